@@ -205,7 +205,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
             cairn::autotune_cache::global().save(cache.string(), machine);
         });
     if (!cache.empty()) warn_of_contended_autotune(cache);
-    std::cout << result.dump() << std::endl;
+    std::cout << cairn::detail::printable(result) << std::endl;
     require_printed();
     return cairn::interrupt_guard::requested() ? 130 : 0;
 }

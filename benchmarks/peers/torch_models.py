@@ -79,6 +79,7 @@ class Workload:
         with open(path, "rb") as file:
             settings = tomllib.load(file)
         data, model, loss, self.optimizer = (settings[section] for section in ("data", "model", "loss", "optimizer"))
+        data = data.get(data["format"], {})
         self.name, self.batch, self.kind = settings["name"], settings["train"]["batch"], model["kind"]
         self.smoothing = loss.get("label_smoothing", 0.0)
         self.classes = data.get("classes", 10)

@@ -18,7 +18,7 @@ class Workload:
         model, optimizer = settings["model"], settings["optimizer"]
         if (model["kind"], optimizer["kind"]) != ("transformer", "adamw"):
             raise ValueError(f"{path}: model {model['kind']} with {optimizer['kind']}; the peers have transformer with adamw")
-        self.name, self.batch, self.length = settings["name"], settings["train"]["batch"], settings["data"]["length"]
+        self.name, self.batch, self.length = settings["name"], settings["train"]["batch"], settings["data"]["text"]["length"]
         self.width, self.heads, self.blocks = model["embedding_dim"], model["heads"], model["blocks"]
         self.dropout, self.lr, self.weight_decay = model["dropout"], optimizer["lr"], optimizer["weight_decay"]
 

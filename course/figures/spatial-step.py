@@ -7,7 +7,7 @@ from style import BLUE, GREEN, GREY, ORANGE, SKY, plt, save
 
 SIDE = 64  # of the volume; each pooling halves it
 record = RECORD["spatial"]
-assert f"data.size={SIDE}" in record["set"]
+assert any(one.startswith("data.") and one.endswith(f"size={SIDE}") for one in record["set"])
 step = median_step(record["steps"])
 length = max(end for *_, end in step)
 

@@ -17,6 +17,7 @@ build = pathlib.Path(sys.argv[1]).resolve()
 workload = """
 [data]
 format = "cosmology"
+[data.cosmology]
 size = 8
 channels = 1
 volumes = 64

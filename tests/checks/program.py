@@ -91,7 +91,7 @@ def check_ranks(train, workload, folder, timing, every):
                         "--set", 'compress.candidates=["dgc"]')
     check(code != 0 and "compress.kind = dgc" in text, "dgc among the candidates of auto is refused", text)
     code, text, _ = run(2, workload, "--steps", 1, "--out", f"{folder}/d", "--set", "parallel.sync_batch_norm=true",
-                        "--set", "train.batch=3", "--set", "data.volumes=4")
+                        "--set", "train.batch=3", "--set", "data.cosmology.volumes=4")
     check(code != 0 and "sync_batch_norm" in text, "a last batch that leaves a rank without samples is refused", text)
     code, text, _ = run(2, workload, "--steps", 3, "--out", f"{folder}/nan", "--set", "optimizer.lr=1e30")
     check(code != 0 and "rank" in text and "step" in text, "a loss that is not finite ends all ranks with its step and rank", text)
@@ -164,7 +164,7 @@ def check_corrupt_images(run, folder):
                     (place / f"{i}.png").write_bytes(b"no picture" if corrupt else png(i))
         return pathlib.Path(folder) / name
 
-    settings = ["--set", "data.corrupt=skip", "--set", "data.size=32", "--set", "train.batch=4", "--set", "train.epochs=1"]
+    settings = ["--set", "data.folder.corrupt=skip", "--set", "data.folder.size=32", "--set", "train.batch=4", "--set", "train.epochs=1"]
     workload = root / "benchmarks" / "workloads" / "resnet18-folder.toml"
     code, text, _ = run(workload, "--data", fill("some", False), "--out", f"{folder}/some-run", *settings)
     check(code == 0 and "4 corrupt test samples" in text, "a test batch of corrupt images is left out and counted", text)
@@ -257,13 +257,13 @@ def check_text(run, folder):
     (place / "a.txt").write_text("to be or not to be, that is the question. " * 200)
     (place / "b.txt").write_text("to be")
     workload = root / "benchmarks" / "workloads" / "transformer-text.toml"
-    settings = ["--data", place, "--set", "data.length=16", "--set", "model.embedding_dim=32", "--set", "model.blocks=1", "--set", "train.batch=8", "--set",
+    settings = ["--data", place, "--set", "data.text.length=16", "--set", "model.embedding_dim=32", "--set", "model.blocks=1", "--set", "train.batch=8", "--set",
                 "train.epochs=3", "--set", "optimizer.lr=0.01"]
-    code, text, last = run(workload, *settings, "--set", "data.file=a.txt", "--out", f"{folder}/text-run")
+    code, text, last = run(workload, *settings, "--set", "data.text.file=a.txt", "--out", f"{folder}/text-run")
     check(code == 0 and json.loads(last)["test_bits_per_token"] < 1.5, "a transformer learns a sentence", text)
-    code, text, _ = run(workload, *settings, "--set", "data.file=b.txt", "--out", f"{folder}/text-short")
+    code, text, _ = run(workload, *settings, "--set", "data.text.file=b.txt", "--out", f"{folder}/text-short")
     check(code != 0 and "b.txt" in text and "less than one window" in text, "a text of less than a window is an error", text)
-    code, text, _ = run(workload, *settings, "--set", "data.file=c.txt", "--out", f"{folder}/text-none")
+    code, text, _ = run(workload, *settings, "--set", "data.text.file=c.txt", "--out", f"{folder}/text-none")
     check(code != 0 and "c.txt" in text and "no such file" in text, "a text that is not there is named", text)
 
 
@@ -341,7 +341,7 @@ def main():
         check(code != 0 and "first state" in text, "a run without a state cannot be resumed, and says why", text)
         for setting, part in [("train.batch=-5", "train.batch = -5"), ("train.batch=1.5", "--set train.batch"),
                               ("train.workers=4294967297", "out of range"), ("train.epochs=288230376151711744", "train.epochs"),
-                              ("data.channels=5", "data.channels = 5"), ("train.bacth=2", "--set train.bacth"),
+                              ("data.cosmology.channels=5", "data.cosmology.channels = 5"), ("train.bacth=2", "--set train.bacth"),
                               ("train.device=gpu", "did you mean"), ("train.matmul_precision=tf32", "train.device = cuda"),
                               ("train.precision=fp16", "train.precision = fp16 is for train.device = cuda"), ("train.loss_scale=8", "is for train.precision = fp16"),
                               ("loss.kind=cross_entropy", "set loss.kind = mse"), ("model.kind.name=2", "not a section"), ("data=3", "data"), ("optimizer.lr=2026-01-01", "--set optimizer.lr")]:

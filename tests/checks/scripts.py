@@ -72,14 +72,26 @@ def long_comments(path):
 
 
 SECTIONS = "train data model loss optimizer lr_schedule kfac shampoo soap muon admm activations parallel compress".split()
-SETTING = rf"(?:{'|'.join(SECTIONS)})\.[a-z][a-z0-9_]*"
+SETTING = rf"(?:{'|'.join(SECTIONS)})(?:\.[a-z][a-z0-9_]*)+"
+
+
+def format_settings(root):
+    """Settings of data formats: structs with a name read a table each, where they read another struct with its keys (data/data_format.hpp)."""
+    texts = [path.read_text(encoding="utf-8") for path in [*root.glob("include/cairn/data/*.hpp"), *root.glob("include/cairn/train/*.hpp")]]
+    structs = {match[1]: match[2] for text in texts for match in re.finditer(r"^struct (\w+) \{\n(.*?)^\};", text, re.M | re.S)}
+    keys = {name: set(re.findall(r'\btable\("(\w+)"', body)) for name, body in structs.items()}
+    for struct, body in structs.items():
+        for names in re.findall(r"static constexpr const char\* name = ([^;]*);", body):
+            if "void read(Table& table)" in body:
+                also = set().union(*(keys.get(kind, set()) for kind in re.findall(r"^    (\w+) \w+;$", body, re.M)))
+                yield from (f"data.{name}.{key}" for name in re.findall(r'"(\w+)"', names) for key in keys[struct] | also)
 
 
 def settings_faults(root):
     """Settings that the code reads and course/settings.md does not name, and the other way round."""
     sources = [*root.glob("include/cairn/train/*.hpp"), *root.glob("benchmarks/train*"), *root.glob("benchmarks/train/*")]
     read = {name for path in sources if path.is_file() and path.name != "renamed_settings.hpp"
-            for name in re.findall(rf'"({SETTING})"', path.read_text(encoding="utf-8"))}
+            for name in re.findall(rf'"({SETTING})"', path.read_text(encoding="utf-8"))} | set(format_settings(root))
     named = set(re.findall(rf"`({SETTING})", (root / "course" / "settings.md").read_text(encoding="utf-8")))
     yield from (f"course/settings.md: {name} is missing, which the code reads" for name in sorted(read - named))
     yield from (f"course/settings.md: {name}, which no code reads" for name in sorted(named - read))

@@ -12,7 +12,7 @@
 #include <cairn/data/image_jpeg.hpp>
 #include <cairn/data/image_png.hpp>
 #include <cairn/data/nifti.hpp>
-#include <cairn/data/npy.hpp>
+#include <cairn/data/npz.hpp>
 #include <cairn/data/planetoid.hpp>
 
 #include <functional>

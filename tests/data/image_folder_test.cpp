@@ -306,9 +306,10 @@ TEST_CASE("image folder: an empty class says what its reader may do", "[image_fo
     unpack(folder, three_classes());
     std::filesystem::create_directories(folder.path() / "class9");
     CHECK_THAT(message_of([&] { image_collection{folder.path()}; }), Catch::EndsWith("; remove or fill it"));
-    CHECK_THAT(
-        message_of([&] { image_collection(folder.path(), empty_class::stop, "set data.empty_class = leave_out"); }),
-        Catch::EndsWith("; remove or fill it, or set data.empty_class = leave_out"));
+    CHECK_THAT(message_of([&] {
+                   image_collection(folder.path(), empty_class::stop, "set data.folder.empty_class = leave_out");
+               }),
+               Catch::EndsWith("; remove or fill it, or set data.folder.empty_class = leave_out"));
 }
 
 TEST_CASE("image folder: links to other folders are followed, loops of links are named", "[image_folder]") {

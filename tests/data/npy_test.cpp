@@ -1,7 +1,7 @@
 #include "catch.hpp"
 #include "data/writers.hpp"
 
-#include <cairn/data/npy.hpp>
+#include <cairn/data/npz.hpp>
 
 namespace cairn::test {
 namespace {

@@ -141,7 +141,7 @@ TEST_CASE("segmentation: what is wrong is named", "[segmentation]") {
     CHECK(contains(why({{"images/a.nii", nifti_file({}, bytes(24))}, {"labels/a.nii", labels()}}),
                    "all voxels are equal"));
     CHECK(contains(why({{"images/a.nii", image()}, {"labels/a.nii", labels()}}, {.classes = 2}),
-                   "has label 2; classes are whole numbers from 0 to 1 (data.classes)"));
+                   "has label 2; classes are whole numbers from 0 to 1 (data.segmentation.classes)"));
     CHECK(contains(why({{"images/a.nii", image()}, {"labels/a.nii", nifti_file({.slope = 0.5f}, counting(24))}}),
                    "has label 0.5"));
     CHECK(contains(why({{"images/a.nii", image()}, {"other/images/a.nii", image()}, {"labels/a.nii", labels()}}),

@@ -37,10 +37,11 @@ struct folder {
 const std::string lenet_run =
     "[data]\nformat = 'mnist'\n[model]\nkind = 'lenet'\n[optimizer]\nkind = 'adam'\nlr = 1e-3\n";
 const std::string cosmology_run =
-    "[data]\nformat = 'cosmology'\nsize = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\nnormalise = true\n"
+    "[data]\nformat = 'cosmology'\ncosmology.size = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\nnormalise "
+    "= true\n"
     "[optimizer]\nlr = 1e-4\n";
 const std::string kfac_run =
-    "[data]\nformat = 'cosmology'\nsize = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\n"
+    "[data]\nformat = 'cosmology'\ncosmology.size = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\n"
     "[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\ndamping = 0.01\nfactor_update_interval = "
     "1\ninverse_update_interval = 2\n"
     "position_stride = 2\n";

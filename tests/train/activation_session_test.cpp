@@ -13,7 +13,8 @@ using test::settings_list;
 namespace {
 
 const std::string workload =
-    "[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 64\ntest_volumes = 8\n[model]\nkind = 'cosmoflow'\nfilters = 8\n"
+    "[data]\nformat = 'cosmology'\ncosmology.size = 8\ncosmology.volumes = 64\ncosmology.test_volumes = "
+    "8\n[model]\nkind = 'cosmoflow'\nfilters = 8\n"
     "blocks = 2\nnormalise = true\n[optimizer]\nkind = 'adam'\nlr = 1e-3\n[loss]\nkind = 'mse'\n"
     "[train]\nbatch = 16\nepochs = 2\nlog_every = 1\nactivation_memory = 'compress'\n";
 

@@ -17,7 +17,8 @@ using test::settings_list;
 
 // Values of small volumes by an MLP; classes of generated digits are in other tests.
 const std::string volumes =
-    "[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 24\ntest_volumes = 6\naugment = false\n"
+    "[data]\nformat = 'cosmology'\ncosmology.size = 8\ncosmology.volumes = 24\ncosmology.test_volumes = "
+    "6\ncosmology.augment = false\n"
     "[model]\nkind = 'mlp'\nhidden = [12, 10]\n[train]\nepochs = 4\nlog_every = 1\n[admm]\nrho = 0.1\nmu = 1e-3\n";
 
 nlohmann::json run(int ranks, const std::filesystem::path& out, const settings_list& set, std::int64_t steps = -1) {
@@ -88,7 +89,7 @@ std::string why(int ranks, settings_list set, const std::string& text = volumes)
 TEST_CASE("session: what ADMM cannot train is refused before training", "[train]") {
     CHECK(test::contains(why(1, {"model.kind=cosmoflow", "model.filters=2", "model.blocks=1"}), "cannot be split"));
     CHECK(test::contains(why(1, {"train.batch=4"}), "works on all 24 training samples"));
-    CHECK(test::contains(why(1, {"data.augment=true"}), "change from epoch to epoch"));
+    CHECK(test::contains(why(1, {"data.cosmology.augment=true"}), "change from epoch to epoch"));
     CHECK(test::contains(why(2, {"train.algorithm=dladmm"}), "start one rank, or take pdadmm"));
     CHECK(test::contains(why(4, {}), "4 ranks, but the model has 3 layers to split; start at most 3 (mpirun -np 3)"));
     CHECK(test::contains(why(2, {"parallel.data=2", "parallel.pipeline=1"}), "puts layers on ranks"));

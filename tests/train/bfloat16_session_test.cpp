@@ -14,7 +14,8 @@ using test::why;
 namespace {
 
 const std::string volumes =
-    "[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 24\ntest_volumes = 7\n[model]\nkind = 'cosmoflow'\nfilters = 4\n"
+    "[data]\nformat = 'cosmology'\ncosmology.size = 8\ncosmology.volumes = 24\ncosmology.test_volumes = "
+    "7\n[model]\nkind = 'cosmoflow'\nfilters = 4\n"
     "blocks = 2\nnormalise = true\ndropout = 0.2\n[optimizer]\nkind = 'sgd'\nlr = 1e-2\nclip_norm = 0.3\n[train]\n"
     "batch = 8\nepochs = 2\nlog_every = 1\nmicro_batches = 2\n";
 const std::string images =
@@ -22,7 +23,8 @@ const std::string images =
     "12\n"
     "log_every = 1\nmicro_batches = 2\n";
 const std::string text =
-    "[data]\nformat = 'text'\nlength = 12\n[model]\nkind = 'transformer'\nembedding_dim = 12\nheads = 3\nblocks = 2\n"
+    "[data]\nformat = 'text'\ntext.length = 12\n[model]\nkind = 'transformer'\nembedding_dim = 12\nheads = 3\nblocks = "
+    "2\n"
     "dropout = 0.1\n[optimizer]\nkind = 'sgd'\nlr = 1e-1\n[train]\nbatch = 8\nlog_every = 1\nmicro_batches = 2\n";
 
 const std::string bf16 = "train.precision=bf16";

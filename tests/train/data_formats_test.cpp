@@ -63,12 +63,15 @@ std::set<std::int32_t> classes(const any_dataset& d) {
     return all;
 }
 
-struct nothing_entry {
+struct nothing_format {
     static constexpr const char* name = "test-nothing";
-    static data_parts make(configuration& settings, bool, std::uint64_t) {
-        settings.get<std::string>("data.path", "");
-        return detail::parts_of(synthetic_data(0, {3}, detail::numbered_classes(2), 1), {});
+    int parts = 2;
+    template <class Table>
+    void read(Table& table) {
+        table("parts", parts, from_to(1, 3));
     }
+    data_parts without_files(std::uint64_t seed) const { return synthetic_parts({3}, numbered_classes(parts), seed); }
+    data_parts load() const { return make_data_parts(synthetic_data(0, {3}, numbered_classes(parts), 1), {}); }
 };
 
 bool disjoint(const std::set<std::string>& a, const std::set<std::string>& b) {
@@ -77,13 +80,80 @@ bool disjoint(const std::set<std::string>& a, const std::set<std::string>& b) {
 
 }  // namespace
 
-TEST_CASE("data: decoding by a GPU was withdrawn, and says so", "[settings]") {
-    configuration settings = configuration::from_text("[data]\nformat = \"folder\"\nsize = 8\ndecode = \"gpu\"\n");
-    CHECK(test::contains(test::message_of([&] { make_data(settings, true, 1); }),
-                         "data.decode = gpu was withdrawn until a GPU has measured it"));
-    configuration on_cpu = configuration::from_text("[data]\nformat = \"folder\"\nsize = 8\ndecode = \"cpu\"\n");
-    CHECK(make_data(on_cpu, true, 1).train.sample_shape() == shape{8, 8, 3});
-    CHECK_NOTHROW(on_cpu.check_all_used());
+TEST_CASE("data: a format reads its own table, and no other", "[settings]") {
+    register_data_format<nothing_format> nothing;
+    const auto of = [](const std::string& text) {
+        configuration settings = configuration::from_text("[data]\n" + text);
+        const data_parts parts = make_data(settings, true, 1);
+        settings.check_all_used();
+        return parts;
+    };
+    const auto why = [&](const std::string& text) { return test::message_of([&] { of(text); }); };
+    CHECK(of("format = 'test-nothing'\ntest-nothing.parts = 3\n").info.count() == 3);
+    CHECK(of("format = 'test-nothing'\n").info.count() == 2);
+    CHECK(test::contains(why("format = 'test-nothing'\n[data.test-nothing]\nparts = 4\n"),
+                         "(text):4: data.test-nothing.parts = 4 is out of range; it must be at least 1 and at most 3"));
+    CHECK(test::contains(why("format = 'mnist'\nshift = 3\n"),
+                         "setting 'data.shift' is not known for this workload; did you mean 'data.mnist.shift'?"));
+    CHECK(
+        test::contains(why("format = 'mnist'\n[data.text]\nlength = 3\n"), "setting 'data.text.length' is not known"));
+    CHECK(test::contains(why("format = 'folder'\n[data.folder]\nnormalise = 'imagnet'\n"),
+                         "data.folder.normalise: 'imagnet' is not known; did you mean 'imagenet'?"));
+    CHECK(test::contains(why("format = 'folder'\n[data.folder]\nnormalise = true\n"), "must be a string"));
+    configuration settings =
+        configuration::from_text("[data]\nformat = 'folder'\n[data.folder]\nsize = 112\nflip = false\n");
+    make_data(settings, true, 1);
+    CHECK(test::contains(settings.resolved(), "\n[data.folder]\narea_min = 0.0"));
+    CHECK(test::contains(settings.resolved(), "\nresize = 128\n"));
+    CHECK(test::contains(settings.resolved(), "\ncorrupt = 'stop'\n") +
+              test::contains(settings.resolved(), "\ncorrupt = \"stop\"\n") ==
+          1);
+}
+
+TEST_CASE("data: a path of any bytes comes back from the record of a run", "[settings]") {
+    std::string every;
+    for (int i = 1; i < 256; ++i) every += static_cast<char>(i);
+    for (const std::string& path :
+         {std::string("/home/andr\xe9/data"), std::string("\xff\xfe"),
+          std::string("/\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"), std::string("\xee\xbe\x80\xee\xbf\xbf\xee\xbf"),
+          std::string("\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80\xe2\x82"), every}) {
+        configuration settings;
+        settings.set_text("data.path", path);
+        settings.get<std::string>("data.path", "");
+        CHECK(configuration::from_text(settings.resolved()).get<std::string>("data.path", "") == path);
+    }
+    configuration settings;
+    settings.set_text("data.path", "/daten/\xc3\xa9");
+    settings.get<std::string>("data.path", "");
+    CHECK(test::contains(settings.resolved(), "/daten/\xc3\xa9"));  // UTF-8 stays as it is
+}
+
+TEST_CASE("data: a folder's validation set is tested on where settings ask for it", "[settings]") {
+    const temporary_folder folder;
+    const auto write = [&](const std::string& part, int count) {
+        for (const std::string name : {"cat", "dog"}) {
+            std::filesystem::create_directories(folder / part / name);
+            for (int i = 0; i < count; ++i)
+                std::ofstream(folder / part / name / (std::to_string(i) + ".png")) << "not read here";
+        }
+    };
+    write("train", 10);
+    write("valid", 4);
+    const auto all_below = [](const any_dataset& d, const std::string& part) {
+        return std::ranges::all_of(names(d),
+                                   [&](const std::string& name) { return test::contains(name, "/" + part + "/"); });
+    };
+    CHECK(data_of(folder.path, "format = 'folder'\n").test.size() == 8);  // as in ImageNet
+    write("test", 3);
+    const data_parts plain = data_of(folder.path, "format = 'folder'\n");
+    CHECK((plain.train.size() == 20 && plain.test.size() == 6 && all_below(plain.test, "test")));
+    const data_parts some = data_of(folder.path, "format = 'folder'\nvalidation = 5\ntrain_samples = 20\n"),
+                     all = data_of(folder.path, "format = 'folder'\nvalidation = 8\n", 3);
+    CHECK((some.train.size() == 20 && some.test.size() == 5 && all_below(some.test, "valid")));
+    CHECK((all.train.size() == 20 && all.test.size() == 8 && all_below(all.train, "train")));
+    CHECK(std::ranges::includes(names(all.test), names(some.test)));
+    CHECK(test::contains(test::message_of([&] { data_of(folder.path, "format = 'folder'\nvalidation = 9\n"); }),
+                         "data.validation = 9 is out of range; it must be at least 0 and at most 8"));
 }
 
 TEST_CASE("data: segmentation and graphs without files, and what they refuse", "[settings]") {
@@ -91,7 +161,8 @@ TEST_CASE("data: segmentation and graphs without files, and what they refuse", "
         configuration settings = configuration::from_text(text);
         return make_data(settings, true, 1);
     };
-    const data_parts volumes = of("[data]\nformat = 'segmentation'\nsize = [4, 6, 8]\nclasses = 4\n");
+    const data_parts volumes =
+        of("[data]\nformat = 'segmentation'\nsegmentation.size = [4, 6, 8]\nsegmentation.classes = 4\n");
     CHECK(volumes.sample == shape{4, 6, 8, 1});
     CHECK(volumes.info.labels_each == 192);
     CHECK(volumes.info.count() == 4);
@@ -99,8 +170,8 @@ TEST_CASE("data: segmentation and graphs without files, and what they refuse", "
     std::vector<std::int32_t> label(192, -1);
     volumes.train.read(3, {}, {x.data(), label.data(), nullptr});
     for (const std::int32_t l : label) CHECK((l >= 0 && l < 4));
-    CHECK(test::contains(test::message_of([&] { of("[data]\nformat = 'segmentation'\nsize = [4, 6]\n"); }),
-                         "data.size has 2 extents"));
+    CHECK(test::contains(test::message_of([&] { of("[data]\nformat = 'segmentation'\nsegmentation.size = [4, 6]\n"); }),
+                         "data.segmentation.size has 2 extents"));
     const data_parts nodes = of("[data]\nformat = 'graph'\n");
     REQUIRE(nodes.graph);
     CHECK(nodes.sample[0] == nodes.graph->rows);
@@ -112,7 +183,7 @@ TEST_CASE("data: segmentation and graphs without files, and what they refuse", "
 TEST_CASE("data: a validation part is drawn, from every class and the same in every run", "[settings]") {
     const temporary_folder folder;
     write_sorted_digits(folder.path);
-    const data_parts held = data_of(folder.path, "format = 'mnist'\nshift = 6\nvalidation = 20\n");
+    const data_parts held = data_of(folder.path, "format = 'mnist'\nmnist.shift = 6\nvalidation = 20\n");
     CHECK(held.train.size() == 80);
     CHECK(held.test.size() == 20);
     CHECK(disjoint(names(held.train), names(held.test)));
@@ -133,7 +204,7 @@ TEST_CASE("data: a validation part is drawn, from every class and the same in ev
 TEST_CASE("data: what is held out is read without augmentation", "[settings]") {
     const temporary_folder folder;
     write_sorted_digits(folder.path);
-    const data_parts held = data_of(folder.path, "format = 'mnist'\nshift = 6\nvalidation = 20\n");
+    const data_parts held = data_of(folder.path, "format = 'mnist'\nmnist.shift = 6\nvalidation = 20\n");
     int moved = 0;
     for (index_t i = 0; i < 20; ++i) {
         CHECK(read(held.test, i, 0) == read(held.test, i, 1));
@@ -147,7 +218,8 @@ TEST_CASE("data: a text's end is held out, and no byte of it is trained on", "[s
     std::string text;  // byte i is i
     for (int i = 0; i < 250; ++i) text += static_cast<char>(i);
     std::ofstream(folder / "letters.txt", std::ios::binary) << text;
-    const std::string settings = "format = 'text'\nfile = 'letters.txt'\nlength = 10\ntest_fraction = 0.0\n";
+    const std::string settings =
+        "format = 'text'\ntext.file = 'letters.txt'\ntext.length = 10\ntext.test_fraction = 0.0\n";
     const index_t all = data_of(folder.path, settings).train.size();
     const data_parts held = data_of(folder.path, settings + "train_samples = 6\nvalidation = 5\n");
     CHECK(held.train.size() == 6);
@@ -172,17 +244,17 @@ TEST_CASE("data: no part for tests, and none to train on", "[settings]") {
         std::filesystem::create_directories(folder / name);
         for (int i = 0; i < 5; ++i) std::ofstream(folder / name / (std::to_string(i) + ".png")) << "not read here";
     }
-    const data_parts all = data_of(folder.path, "format = 'folder'\ntest_fraction = 0.0\n");
+    const data_parts all = data_of(folder.path, "format = 'folder'\nfolder.test_fraction = 0.0\n");
     CHECK(all.train.size() == 10);
     CHECK_FALSE(all.test);
     CHECK(data_of(folder.path, "format = 'folder'\n").test.size() == 2);
-    const data_parts held = data_of(folder.path, "format = 'folder'\ntest_fraction = 0.0\nvalidation = 3\n");
+    const data_parts held = data_of(folder.path, "format = 'folder'\nfolder.test_fraction = 0.0\nvalidation = 3\n");
     CHECK(held.train.size() == 7);
     CHECK(held.test.size() == 3);
     CHECK(test::contains(
-        test::message_of([&] { data_of(folder.path, "format = 'folder'\ntest_fraction = 0.95\n"); }),
+        test::message_of([&] { data_of(folder.path, "format = 'folder'\nfolder.test_fraction = 0.95\n"); }),
         folder.path.string() + ": 0.05 of each class for training, rounded, leaves no image for the train part"));
-    register_data_format<nothing_entry> nothing;
+    register_data_format<nothing_format> nothing;
     CHECK(test::contains(test::message_of([&] { data_of(folder.path, "format = 'test-nothing'\n"); }),
                          "data.format = test-nothing: the training set is empty"));
 }

@@ -28,9 +28,11 @@ inline const std::vector<std::string> workloads{
     "[loss]\nlabel_smoothing = 0.1\n",
     "[data]\nformat = 'mnist'\n[model]\nkind = 'autoencoder'\nhidden = [8, 4]\n[loss]\nkind = 'reconstruction'\n"
     "[optimizer]\nlr = 1e-5\n",
-    "[data]\nformat = 'cosmology'\nsize = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\nnormalise = "
+    "[data]\nformat = 'cosmology'\ncosmology.size = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\nnormalise "
+    "= "
     "true\n[optimizer]\nlr = 1e-4\n",
-    "[data]\nformat = 'text'\nlength = 6\n[model]\nkind = 'transformer'\nembedding_dim = 8\nheads = 2\nblocks = 1\n"
+    "[data]\nformat = 'text'\ntext.length = 6\n[model]\nkind = 'transformer'\nembedding_dim = 8\nheads = 2\nblocks = "
+    "1\n"
     // not Adam: a gradient of keys' biases is 0 but for rounding
     "ffn_dim = 8\ndropout = 0.1\n[optimizer]\nlr = 1e-2\n"};
 

@@ -47,8 +47,9 @@ TEST_CASE("session: batches that travel as pixels give the bits of those that tr
     }
     const std::string path = "data.path=" + dir.path.string();
     const std::vector<std::string> kinds{
-        "[data]\nformat = 'mnist'\nshift = 3\n[model]\nkind = 'mlp'\nhidden = [6]\n[optimizer]\nlr = 1e-2\n",
-        "[data]\nformat = 'mnist'\nshift = 3\nnormalise = false\n[model]\nkind = 'autoencoder'\nhidden = [6, 4]\n"
+        "[data]\nformat = 'mnist'\nmnist.shift = 3\n[model]\nkind = 'mlp'\nhidden = [6]\n[optimizer]\nlr = 1e-2\n",
+        "[data]\nformat = 'mnist'\nmnist.shift = 3\nmnist.normalise = false\n[model]\nkind = 'autoencoder'\nhidden = "
+        "[6, 4]\n"
         "[loss]\nkind = 'reconstruction'\n[optimizer]\nlr = 1e-5\n[train]\ncuda_graph = 'on'\n"};
     for (std::size_t w = 0; w < kinds.size(); ++w) {  // pixels are the targets of reconstruction
         CAPTURE(kinds[w]);
@@ -304,7 +305,8 @@ TEST_CASE("session: K-FAC on another device uses decompositions later, alone and
 TEST_CASE("session: K-FAC's placements on another device, and scale and shift, are the host's, and their states too",
           "[train]") {
     const std::string workload =
-        "[data]\nformat = 'cosmology'\nsize = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = 1\nnormalise = "
+        "[data]\nformat = 'cosmology'\ncosmology.size = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\nblocks = "
+        "1\nnormalise = "
         "true\n[optimizer]\nkind = 'kfac'\nlr = 0.01\n[kfac]\ndamping = 0.01\nfactor_update_interval = "
         "1\ninverse_update_interval = 2\n"
         "norm_layers = true\nposition_stride = 2\n";

@@ -17,13 +17,15 @@ namespace {
 
 // Four maps of 1 MiB and a small one: a bucket each, the last with the one before, and two stages of two maps.
 const std::string wide =
-    "[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 16\ntest_volumes = 4\n[model]\nkind = 'mlp'\n"
+    "[data]\nformat = 'cosmology'\ncosmology.size = 8\ncosmology.volumes = 16\ncosmology.test_volumes = "
+    "4\n[model]\nkind = 'mlp'\n"
     "hidden = [512, 512, 512, 512]\n[optimizer]\nlr = 1e-2\n[train]\nbatch = 8\nepochs = 2\nlog_every = 1\n"
     "micro_batches = 2\ntest_every = 0\n[parallel]\nbucket_mib = 1\n";
 
 // One bucket in the whole model, and one batch, to be learnt by heart.
 const std::string narrow =
-    "[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 8\ntest_volumes = 4\naugment = false\n[model]\nkind = 'mlp'\n"
+    "[data]\nformat = 'cosmology'\ncosmology.size = 8\ncosmology.volumes = 8\ncosmology.test_volumes = "
+    "4\ncosmology.augment = false\n[model]\nkind = 'mlp'\n"
     "hidden = [40, 30, 20]\n[optimizer]\nlr = 1e-2\n[train]\nbatch = 8\nepochs = 40\nlog_every = 1\n"
     "micro_batches = 2\ntest_every = 0\n";
 

@@ -14,7 +14,8 @@ using test::why;
 namespace {
 
 const std::string network =
-    "[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 24\ntest_volumes = 8\n[model]\nkind = 'cosmoflow'\nfilters = 2\n"
+    "[data]\nformat = 'cosmology'\ncosmology.size = 8\ncosmology.volumes = 24\ncosmology.test_volumes = "
+    "8\n[model]\nkind = 'cosmoflow'\nfilters = 2\n"
     "blocks = 2\nnormalise = true\n[train]\nbatch = 8\nepochs = 2\nlog_every = 1\nmicro_batches = 4\n";
 const std::string with_kfac =
     network +

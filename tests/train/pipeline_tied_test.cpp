@@ -17,7 +17,7 @@ namespace {
 std::string tied_workload(const temporary_folder& folder) {
     std::ofstream text(folder / "text.txt");
     for (int i = 0; i < 40; ++i) text << "the quick brown fox " << i * i << " jumps over the lazy dog; ";
-    return concat("[data]\nformat = 'text'\npath = '", (folder / "text.txt").string(), "'\nlength = 12\n",
+    return concat("[data]\nformat = 'text'\npath = '", (folder / "text.txt").string(), "'\ntext.length = 12\n",
                   "[model]\nkind = 'transformer'\nembedding_dim = 16\nheads = 2\nblocks = 2\ndropout = 0.1\n",
                   "tied_embedding = true\n[optimizer]\nkind = 'adam'\nlr = 3e-3\nclip_norm = 0.3\n",
                   "[train]\nbatch = 16\nepochs = 2\nlog_every = 1\nmicro_batches = 4\n");

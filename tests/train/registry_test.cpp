@@ -13,7 +13,8 @@ namespace cairn {
 namespace {
 
 const std::string workload =
-    "[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 8\n[model]\nkind = 'mlp'\nhidden = [5]\n[train]\nbatch = 4\n"
+    "[data]\nformat = 'cosmology'\ncosmology.size = 8\ncosmology.volumes = 8\n[model]\nkind = 'mlp'\nhidden = "
+    "[5]\n[train]\nbatch = 4\n"
     "epochs = 3\ntest_every = 0\nlog_every = 1\n[optimizer]\nlr = 1e-2\n";
 
 std::vector<double> losses_with(const std::string& optimizer) {

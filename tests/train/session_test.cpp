@@ -21,7 +21,8 @@ namespace {
 
 // Two epochs of two steps, each followed by a test.
 const std::string volumes =
-    "[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 8\ntest_volumes = 4\n[model]\nkind = 'cosmoflow'\nfilters = 2\n"
+    "[data]\nformat = 'cosmology'\ncosmology.size = 8\ncosmology.volumes = 8\ncosmology.test_volumes = "
+    "4\n[model]\nkind = 'cosmoflow'\nfilters = 2\n"
     "blocks = 1\n[optimizer]\nlr = 1e-3\n[train]\nbatch = 4\nepochs = 2\nlog_every = 1\n";
 
 nlohmann::json train(const session_options& options, const std::string& workload = volumes) {
@@ -66,19 +67,20 @@ struct infinite_once {
         return kept;
     }
 };
-struct infinite_once_entry {
+struct infinite_once_format : cosmology_format {
     static constexpr const char* name = "test-infinite-once";
-    static data_parts make(configuration& settings, bool without_files, std::uint64_t seed) {
-        data_parts all = detail::make_cosmology(settings, without_files, seed);
+    data_parts load() const {
+        data_parts all = cosmology_format::load();
         all.train = infinite_once{all.train};
         return all;
     }
 };
-const register_data_format<infinite_once_entry> infinite_once_is_known;
+const register_data_format<infinite_once_format> infinite_once_is_known;
 
 std::string normalised(const std::string& format) {
     std::string text = volumes + "non_finite = 'skip'\n";
-    text.replace(text.find("'cosmology'"), 11, '\'' + format + '\'');
+    for (auto at = text.find("cosmology"); at != std::string::npos; at = text.find("cosmology", at + format.size()))
+        text.replace(at, 9, format);
     return text.replace(text.find("blocks = 1"), 10, "blocks = 1\nnormalise = true");
 }
 
@@ -103,8 +105,8 @@ struct image_files {
         std::filesystem::resize_file(file(part, i), std::filesystem::file_size(file(part, i)) / 2);
     }
     std::string workload(const std::string& model) const {
-        return "[data]\nformat = 'folder'\nsize = 8\npath = '" + (folder / "images").string() + "'\n[model]\n" + model +
-               "[optimizer]\nlr = 1e-3\n[train]\nlog_every = 1\nepochs = 2\nbatch = 2\n";
+        return "[data]\nformat = 'folder'\nfolder.size = 8\npath = '" + (folder / "images").string() + "'\n[model]\n" +
+               model + "[optimizer]\nlr = 1e-3\n[train]\nlog_every = 1\nepochs = 2\nbatch = 2\n";
     }
 };
 
@@ -165,7 +167,7 @@ TEST_CASE("session: a run goes on with the batches that it was saved with, or no
     };
     refused("train.batch=2", "8 training samples, train.batch = 2, 4 batches");
     refused("train.batch=8", "8 training samples, train.batch = 8, 1 batches");
-    refused("data.volumes=12", "12 training samples, train.batch = 4, 3 batches");
+    refused("data.cosmology.volumes=12", "12 training samples, train.batch = 4, 3 batches");
     remove_entries(state, {"loader_batch_size", "loader_batches", "loader_samples"});  // as earlier versions saved it
     CHECK(test::text_of(state).size() < saved.size());
     CHECK(resume(folder / "run")["finished"] == true);

@@ -33,7 +33,8 @@ struct settings_case {
 };
 
 const std::string small_digits = "data.format='mnist'\nmodel.kind='mlp'\nmodel.hidden=[3]\n";
-const std::string small_volumes = "data.format='cosmology'\ndata.size=4\nmodel.kind='mlp'\nmodel.hidden=[3]\n";
+const std::string small_volumes =
+    "data.format='cosmology'\ndata.cosmology.size=4\nmodel.kind='mlp'\nmodel.hidden=[3]\n";
 
 /// Together they read every numeric setting.
 std::vector<settings_case> all_workloads() {
@@ -42,12 +43,13 @@ std::vector<settings_case> all_workloads() {
         {"data.format='mnist'\nmodel.kind='autoencoder'\nmodel.hidden=[3]\nloss.kind='reconstruction'\n"},
         {"data.format='cifar10'\nmodel.kind='resnet-cifar'\nmodel.depth=8\n"},
         {"data.format='cifar100'\nmodel.kind='resnet'\n"},
-        {"data.format='folder'\ndata.size=8\ndata.classes=2\nmodel.kind='mlp'\nmodel.hidden=[3]\n"},
-        {"data.format='quijote'\ndata.crop=8\nmodel.kind='map-cnn'\nmodel.filters=[3]\n"},
-        {"data.format='cosmology'\ndata.size=4\nmodel.kind='cosmoflow'\nmodel.filters=2\nmodel.blocks=1\n"},
-        {"data.format='text'\ndata.length=4\nmodel.kind='transformer'\nmodel.embedding_dim=4\nmodel.heads=2\n"
+        {"data.format='folder'\ndata.folder.size=8\ndata.folder.classes=2\nmodel.kind='mlp'\nmodel.hidden=[3]\n"},
+        {"data.format='quijote'\ndata.quijote.crop=8\nmodel.kind='map-cnn'\nmodel.filters=[3]\n"},
+        {"data.format='cosmology'\ndata.cosmology.size=4\nmodel.kind='cosmoflow'\nmodel.filters=2\nmodel.blocks=1\n"},
+        {"data.format='text'\ndata.text.length=4\nmodel.kind='transformer'\nmodel.embedding_dim=4\nmodel.heads=2\n"
          "model.blocks=1\n"},
-        {"data.format='segmentation'\ndata.size=[8, 8, 8]\nmodel.kind='unet'\nmodel.filters=2\nmodel.levels=2\n"
+        {"data.format='segmentation'\ndata.segmentation.size=[8, 8, "
+         "8]\nmodel.kind='unet'\nmodel.filters=2\nmodel.levels=2\n"
          "loss.kind='dice'\n"},
         {"data.format='graph'\nmodel.kind='gcn'\nmodel.hidden=[3]\ntrain.batch=1\n"},
         {small_digits + "train.activation_memory='compress'\nactivations.rule='fixed'\nactivations.codec='group'\n"},
@@ -86,12 +88,12 @@ const std::set<std::string> sensible{
     "activations.bound=1000000000",
     "activations.f=1000000000",
     "compress.dense_steps=1000000000",
-    "data.cache_mib=1000000000",
-    "data.scale=1000000000",
-    "data.seed=-1000000000",
-    "data.seed=1000000000",
-    "data.split_seed=-1000000000",
-    "data.split_seed=1000000000",
+    "data.cosmology.seed=1000000000",
+    "data.folder.cache_mib=1000000000",
+    "data.graph.scale=1000000000",
+    "data.graph.split_seed=1000000000",
+    "data.quijote.split_seed=1000000000",
+    "data.segmentation.split_seed=1000000000",
     "kfac.damping=1000000000",
     "kfac.damping_interval=1000000000",
     "kfac.example_stride=1000000000",
@@ -178,7 +180,7 @@ TEST_CASE("settings: no number is read that is not finite, or out of its range",
 
 TEST_CASE("settings: ends of ranges", "[settings]") {
     const std::string characters =
-        "data.format='text'\ndata.length=4\nmodel.kind='transformer'\nmodel.embedding_dim=4\n"
+        "data.format='text'\ndata.text.length=4\nmodel.kind='transformer'\nmodel.embedding_dim=4\n"
         "model.heads=2\nmodel.blocks=1\n";
     const auto says = [](const std::string& text, const char* path, const char* value, const char* allowed) {
         const std::string why = refusal({text}, path, value);
@@ -188,12 +190,12 @@ TEST_CASE("settings: ends of ranges", "[settings]") {
     says(characters, "model.dropout", "-0.1", "at least 0 and below 1");
     says(characters, "model.dropout", "1", "at least 0 and below 1");
     says(characters, "model.blocks", "0", "at least 1 and at most 1000");
-    says(characters, "data.test_fraction", "1.5", "at least 0 and below 1");
-    says("data.format='folder'\n", "data.test_fraction", "1.5", "at least 0 and below 1");
-    says("data.format='folder'\n", "data.resize", "7", "at least 224 and at most 32768");
-    says("data.format='quijote'\n", "data.fold", "5", "at least 0 and at most 4");
-    says("data.format='quijote'\ndata.folds=3\n", "data.fold", "3", "at least 0 and at most 2");
-    says("data.format='mnist'\n", "data.shift", "-5", "at least 0 and at most 28");
+    says(characters, "data.text.test_fraction", "1.5", "at least 0 and below 1");
+    says("data.format='folder'\n", "data.folder.test_fraction", "1.5", "at least 0 and below 1");
+    says("data.format='folder'\n", "data.folder.resize", "7", "at least 224 and at most 32768");
+    says("data.format='quijote'\n", "data.quijote.fold", "5", "at least 0 and at most 4");
+    says("data.format='quijote'\ndata.quijote.folds=3\n", "data.quijote.fold", "3", "at least 0 and at most 2");
+    says("data.format='mnist'\n", "data.mnist.shift", "-5", "at least 0 and at most 28");
     says(small_digits + "train.batch=16\n", "train.micro_batches", "17", "at least 1 and at most 16");
     says(small_digits + "optimizer.kind='kfac'\n", "kfac.inverse_staleness", "100", "at least 0 and at most 99");
     says(small_volumes + "compress.kind='topk'\n", "compress.ratio", "0", "above 0 and at most 1");
@@ -217,10 +219,10 @@ TEST_CASE("settings: a type that does not fit is named with what is expected", "
     CHECK(test::contains(refusal({small_digits}, "train.batch", "many"), "must be a whole number"));
     CHECK(test::contains(refusal({small_digits}, "optimizer.lr", "fast"), "'optimizer.lr' must be a number"));
     CHECK(test::contains(refusal({small_digits}, "model.hidden", "[3, nan]"), "model.hidden = nan is out of range"));
-    CHECK(test::contains(refusal({"data.format='text'\n"}, "data.shift", "-5"), "must be true or false"));
+    CHECK(test::contains(refusal({"data.format='text'\n"}, "data.text.shift", "-5"), "must be true or false"));
     const std::string where =
-        test::message_of([] { built(configuration::from_text("data.format='mnist'\ndata.shift=-5\n")); });
-    CHECK(where == "(text):2: data.shift = -5 is out of range; it must be at least 0 and at most 28");
+        test::message_of([] { built(configuration::from_text("data.format='mnist'\ndata.mnist.shift=-5\n")); });
+    CHECK(where == "(text):2: data.mnist.shift = -5 is out of range; it must be at least 0 and at most 28");
 }
 
 }  // namespace cairn

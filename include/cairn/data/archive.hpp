@@ -32,6 +32,18 @@ inline bool is_archive_name(const std::filesystem::path& path) {
     return false;
 }
 
+/// A folder that holds nothing but one archive stands for the archive.
+inline std::filesystem::path archive_in(const std::filesystem::path& root) {
+    if (!std::filesystem::is_directory(root)) return root;
+    std::vector<std::filesystem::path> folders, archives;
+    for (const auto& file : std::filesystem::directory_iterator(root)) {
+        std::error_code loop;  // of links, which the folder's reader names
+        if (file.is_directory(loop)) folders.push_back(file.path());
+        if (is_archive_name(file.path())) archives.push_back(file.path());
+    }
+    return folders.empty() && archives.size() == 1 ? archives.front() : root;
+}
+
 #if CAIRN_HAS_ARCHIVE
 
 namespace detail {

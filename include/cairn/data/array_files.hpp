@@ -5,7 +5,7 @@
 
 #include <cairn/data/array_dataset.hpp>
 #include <cairn/data/hdf5.hpp>
-#include <cairn/data/npy.hpp>
+#include <cairn/data/npz.hpp>
 
 namespace cairn {
 

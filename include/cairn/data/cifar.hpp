@@ -4,7 +4,9 @@
 //   CIFAR-100  record = 1 coarse and 1 fine label byte, then the same              train.bin, test.bin
 // The planes become (32, 32, 3) on reading. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009.
 
+#include <cairn/data/data_format.hpp>
 #include <cairn/data/gzip.hpp>
+#include <cairn/data/image_folder.hpp>
 #include <cairn/data/memory_images.hpp>
 
 #include <fstream>
@@ -105,5 +107,58 @@ inline memory_images cifar100(const std::filesystem::path& folder, part which, i
 inline memory_images cifar100(const std::filesystem::path& folder, part which) {
     return cifar100(folder, which, cifar100_recipe(which == part::train));
 }
+
+/// data.format = "cifar10" or "cifar100": binary files; of CIFAR-10 also JPEG or PNG files in class folders below train
+/// and test, plain or in an archive.
+template <int Classes>
+struct cifar_format {
+    static constexpr const char* name = Classes == 10 ? "cifar10" : "cifar100";
+    static constexpr data_source source{name};
+    index_t crop_pad = 4;  // of random crops
+    bool flip = true;
+
+    template <class Table>
+    void read(Table& table) {
+        table("crop_pad", crop_pad, from_to(0, 32));
+        table("flip", flip);
+    }
+    data_parts without_files(std::uint64_t seed) const {
+        return synthetic_parts({32, 32, 3}, numbered_classes(Classes), seed);
+    }
+    data_parts load(std::filesystem::path path) const {
+        image_transform recipe = Classes == 10 ? cifar10_recipe(true) : cifar100_recipe(true);
+        recipe.pad = crop_pad;
+        recipe.flip = flip;
+        const auto unpacked = path / (Classes == 10 ? "cifar-10-batches-bin" : "cifar-100-binary");
+        if (std::filesystem::is_directory(unpacked)) path = unpacked;  // as tar leaves it
+        require(!path.filename().string().starts_with("cifar-10-binary.tar"), path.string(),
+                ": unpack it (tar -xf) and give the folder that holds data_batch_1.bin to data_batch_5.bin and "
+                "test_batch.bin");
+        if (Classes == 100) return make_data_parts(cifar100(path, part::train, recipe), cifar100(path, part::test));
+        if (has_binary_batches(path))
+            return make_data_parts(cifar10(path, part::train, recipe), cifar10(path, part::test));
+        std::filesystem::path root = path;
+        if (std::filesystem::is_directory(path) && !std::filesystem::exists(path / "train"))
+            for (const auto& file : std::filesystem::directory_iterator(path))
+                if (is_archive_name(file.path())) root = file.path();
+        const image_collection images(root);
+        return make_data_parts(
+            memory_images(decode_all(images, images.part_of(part::train), "CIFAR-10 train"), recipe),
+            memory_images(decode_all(images, images.part_of(part::test), "CIFAR-10 test"), recipe).unaugmented());
+    }
+
+private:
+    // Whether any of CIFAR-10's binary files is there; the reader says which are missing.
+    static bool has_binary_batches(const std::filesystem::path& path) {
+        if (!std::filesystem::is_directory(path)) return false;
+        for (const auto& file : std::filesystem::directory_iterator(path)) {
+            const std::string file_name = file.path().filename().string();
+            if (file_name.ends_with("_batch.bin") || file_name.ends_with("_batch.bin.gz") ||
+                file_name.starts_with("data_batch_"))
+                return true;
+        }
+        return false;
+    }
+};
 
 }  // namespace cairn

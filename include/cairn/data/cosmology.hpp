@@ -8,7 +8,7 @@
 // Mathuriya et al., CosmoFlow, SC18; parameter ranges of the Quijote Latin hypercube.
 
 #include <cairn/core/parallel.hpp>
-#include <cairn/data/dataset.hpp>
+#include <cairn/data/data_format.hpp>
 #include <cairn/data/zeldovich.hpp>
 
 namespace cairn {
@@ -188,5 +188,38 @@ private:
 };
 
 static_assert(Augmented<cosmology_volumes>);
+
+/// data.format = "cosmology". Test volumes have other numbers of the same seed.
+struct cosmology_format {
+    static constexpr const char* name = "cosmology";
+    cosmology_config config{.augment = true};
+    index_t test_volumes = 64, channels = 1;  // a channel for each of the first redshifts of CosmoFlow
+
+    template <class Table>
+    void read(Table& table) {
+        constexpr double most_volumes = 1 << 24;
+        table("volumes", config.count, from_to(1, most_volumes));
+        table("test_volumes", test_volumes, from_to(1, most_volumes));
+        table("size", config.grid, from_to(2, 1024));
+        table("reduce", config.reduce, from_to(1, 512));
+        table("box", config.box, above_to(0, 1e5));
+        table("seed", config.seed, at_least(0));
+        table("augment", config.augment);
+        table("channels", channels, from_to(1, std::size(cosmoflow_redshifts)));
+        config.redshifts.assign(cosmoflow_redshifts.begin(), cosmoflow_redshifts.begin() + channels);
+    }
+    data_parts without_files(std::uint64_t seed) const {
+        const index_t edge = std::max<index_t>(config.grid / config.reduce, 1);
+        return synthetic_parts({edge, edge, edge, channels},
+                               {target_kind::values, {"Omega_m", "sigma_8", "n_s"}, {0, 0, 0}, {1, 1, 1}}, seed);
+    }
+    data_parts load() const {
+        cosmology_config testing = config;
+        testing.first = config.count;
+        testing.count = test_volumes;
+        testing.augment = false;
+        return make_data_parts(cosmology_volumes(config), cosmology_volumes(testing));
+    }
+};
 
 }  // namespace cairn

@@ -1,5 +1,5 @@
 #pragma once
-// Arrays in HDF5 files, by the C library. The only file that includes it.
+// Arrays in HDF5 files, by the C library (data/hdf5_library.hpp).
 // Integers, booleans and enumerations (as their integers) and floating-point numbers of up to six axes, by any filter
 // that the library has; whole, or a box of it: ranks read their part alone. What was never written has the data set's
 // fill value. Data sets whose elements lie in other files are refused: where those are missing the library invents
@@ -10,20 +10,13 @@
 #include <cairn/core/box.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/data/bytes.hpp>
+#include <cairn/data/hdf5_library.hpp>
 
 #include <array>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
-
-#if !defined(CAIRN_HAS_HDF5) && __has_include(<hdf5.h>)
-#define CAIRN_HAS_HDF5 1
-#endif
-#if CAIRN_HAS_HDF5
-#include <hdf5.h>
-#endif
 
 namespace cairn {
 
@@ -33,14 +26,14 @@ class hdf5_file {
 public:
     /// Opens a file for reading. Throws when it does not exist or is no HDF5 file.
     explicit hdf5_file(const std::filesystem::path& path) : name_(path.string()) {
-        const session s;
+        const detail::hdf5_session s;
         std::error_code ignored;
         require(std::filesystem::is_regular_file(path, ignored), name_, ": no such file");
         file_ = handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), &H5Fclose);
-        require(file_.valid(), name_, ": not an HDF5 file, or a damaged one: ", reason());
+        require(file_.valid(), name_, ": not an HDF5 file, or a damaged one: ", detail::hdf5_reason());
     }
     ~hdf5_file() {
-        const session s;
+        const detail::hdf5_session s;
         file_ = handle();
     }
     hdf5_file(const hdf5_file&) = delete;
@@ -48,26 +41,26 @@ public:
 
     /// Paths of all data sets, in alphabetical order.
     std::vector<std::string> datasets() const {
-        const session s;
+        const detail::hdf5_session s;
         return dataset_names();
     }
 
     /// Extents of a data set.
     cairn::shape shape(const std::string& dataset) const {
-        const session s;
+        const detail::hdf5_session s;
         return open(dataset).extents;
     }
 
     /// Whether a data set holds integers (otherwise floating-point numbers).
     bool holds_integers(const std::string& dataset) const {
-        const session s;
+        const detail::hdf5_session s;
         return H5Tget_class(open(dataset).type.get()) != H5T_FLOAT;
     }
 
     /// A whole data set. T: float, double, or an integer type that all elements must fit.
     template <class T>
     tensor<T> read(const std::string& dataset, memory_category use = memory_category::data) const {
-        const session s;
+        const detail::hdf5_session s;
         const opened d = open(dataset);
         tensor<T> t = room_for<T>(dataset, d.extents, use);
         read_into(d, dataset, t, {});
@@ -78,7 +71,7 @@ public:
     template <class T>
     tensor<T> read_rows(const std::string& dataset, index_t begin, index_t count,
                         memory_category use = memory_category::data) const {
-        const session s;
+        const detail::hdf5_session s;
         const opened d = open(dataset);
         require(d.extents.rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= d.extents[0], where(dataset),
                 "rows ", begin, " to ", begin + count, " of shape ", d.extents);
@@ -92,7 +85,7 @@ public:
     template <class T>
     tensor<T> read_box(const std::string& dataset, std::span<const index_t> begin, const cairn::shape& count,
                        memory_category use = memory_category::data) const {
-        const session s;
+        const detail::hdf5_session s;
         const opened d = open(dataset);
         with_context(concat(name_, ": data set '", dataset, "'"), [&] { check_box(d.extents, begin, count); });
         tensor<T> t = room_for<T>(dataset, count, use);
@@ -103,67 +96,12 @@ public:
     }
 
 private:
-    // An identifier of the library and how to close it.
-    class handle {
-    public:
-        handle() = default;
-        handle(hid_t id, herr_t (*close)(hid_t)) : id_(id), close_(close) {}
-        handle(handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
-        handle& operator=(handle&& other) noexcept {
-            if (id_ >= 0) close_(id_);
-            id_ = std::exchange(other.id_, -1);
-            close_ = other.close_;
-            return *this;
-        }
-        ~handle() {
-            if (id_ >= 0) close_(id_);
-        }
-        hid_t get() const { return id_; }
-        bool valid() const { return id_ >= 0; }
-
-    private:
-        hid_t id_ = -1;
-        herr_t (*close_)(hid_t) = nullptr;
-    };
-
-    // Holds the library, and keeps it from printing its error stack, which we report ourselves.
-    class session {
-    public:
-        session() : lock_(mutex()) {
-            H5Eget_auto2(H5E_DEFAULT, &print_, &data_);
-            H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-        }
-        ~session() { H5Eset_auto2(H5E_DEFAULT, print_, data_); }
-        session(const session&) = delete;
-        session& operator=(const session&) = delete;
-
-    private:
-        static std::recursive_mutex& mutex() {
-            static std::recursive_mutex m;
-            return m;
-        }
-        std::scoped_lock<std::recursive_mutex> lock_;
-        H5E_auto2_t print_ = nullptr;
-        void* data_ = nullptr;
-    };
+    using handle = detail::hdf5_handle;
 
     struct opened {
         handle dataset, type;
         cairn::shape extents;
     };
-
-    // The innermost description on the library's error stack: what really went wrong.
-    static std::string reason() {
-        std::string text = "no reason given";
-        H5Ewalk2(
-            H5E_DEFAULT, H5E_WALK_UPWARD,
-            [](unsigned depth, const H5E_error2_t* e, void* out) -> herr_t {
-                if (depth == 0 && e->desc) *static_cast<std::string*>(out) = e->desc;
-                return 0;
-            },
-            &text);
-        return text;
-    }
 
     std::vector<std::string> dataset_names() const {
         std::vector<std::string> names;
@@ -182,11 +120,11 @@ private:
     opened open(const std::string& dataset) const {
         opened d;
         d.dataset = handle(H5Dopen2(file_.get(), dataset.c_str(), H5P_DEFAULT), &H5Dclose);
-        if (!d.dataset.valid()) refuse_unopened(dataset, reason());
+        if (!d.dataset.valid()) refuse_unopened(dataset, detail::hdf5_reason());
         d.type = handle(H5Dget_type(d.dataset.get()), &H5Tclose);
         const H5T_class_t kind = H5Tget_class(d.type.get());
         require(kind == H5T_INTEGER || kind == H5T_ENUM || kind == H5T_FLOAT, where(dataset),
-                "its elements are neither integers nor floating-point numbers, but of class ", name_of(kind));
+                "its elements are neither integers nor floating-point numbers, but of class ", detail::name_of(kind));
         require(kind == H5T_FLOAT || H5Tget_size(d.type.get()) <= sizeof(std::uint64_t), where(dataset), "integers of ",
                 H5Tget_size(d.type.get()), " bytes; up to 8 are read");
         const handle space(H5Dget_space(d.dataset.get()), &H5Sclose),
@@ -194,7 +132,7 @@ private:
         require(H5Sget_simple_extent_type(space.get()) != H5S_NULL, where(dataset),
                 "has no elements (a null data space); write numbers");
         const int rank = H5Sget_simple_extent_ndims(space.get());
-        require(rank >= 0, where(dataset), "unreadable extents: ", reason());
+        require(rank >= 0, where(dataset), "unreadable extents: ", detail::hdf5_reason());
         require(rank <= cairn::shape::max_rank, where(dataset), rank, " axes; up to ", cairn::shape::max_rank,
                 " are read");
         std::array<hsize_t, cairn::shape::max_rank> extents{};
@@ -220,13 +158,6 @@ private:
             there += (there.empty() ? "" : ", ") + n;
         }
         fail(where(dataset), "not there; there are: ", there.empty() ? "none" : there);
-    }
-
-    static const char* name_of(H5T_class_t kind) {
-        constexpr std::array names{"integer",  "float",     "time",        "string",          "bit field", "opaque",
-                                   "compound", "reference", "enumeration", "variable length", "array"};
-        const auto i = static_cast<std::size_t>(kind);
-        return i < names.size() ? names[i] : "unknown";
     }
 
     // Whether the library finds, or makes by the fill value, every element.
@@ -306,12 +237,12 @@ private:
             file = handle(H5Dget_space(d.dataset.get()), &H5Sclose);
             memory = handle(H5Screate_simple(t.rank(), count.data(), nullptr), &H5Sclose);
             require(H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) >= 0,
-                    where(dataset), reason());
+                    where(dataset), detail::hdf5_reason());
         }
         const herr_t result = H5Dread(d.dataset.get(), native<T>(), memory.valid() ? memory.get() : H5S_ALL,
                                       file.valid() ? file.get() : H5S_ALL, H5P_DEFAULT, t.data());
         if (result >= 0) return;
-        const std::string why = reason(), filter = missing_filter(d);
+        const std::string why = detail::hdf5_reason(), filter = missing_filter(d);
         require(filter.empty(), where(dataset), "compressed by the filter ", filter,
                 ", which this HDF5 library does not have; where it is known, write a copy with another: h5repack -f "
                 "GZIP=4 ",

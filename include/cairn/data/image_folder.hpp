@@ -6,6 +6,7 @@
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/data/augment.hpp>
+#include <cairn/data/data_format.hpp>
 #include <cairn/data/image_collection.hpp>
 #include <cairn/data/image_jpeg.hpp>
 #include <cairn/data/image_png.hpp>
@@ -231,5 +232,59 @@ inline std::shared_ptr<const labelled_images> decode_all(const image_collection&
     });
     return out;
 }
+
+/// data.format = "folder".
+struct folder_format {
+    static constexpr const char* name = "folder";
+    static constexpr data_source source{
+        "images",
+        ", a folder of images with one subfolder for each class, or an archive of that; "
+        "benchmarks/fetch_data --list names some"};
+    image_folder_config config;
+    index_t classes = 1000;      // of data without files
+    double test_fraction = 0.2;  // where the layout has no parts
+    empty_class empty = empty_class::stop;
+
+    template <class Table>
+    void read(Table& table) {
+        table("size", config.size, from_to(1, most_pixels));
+        config.resize = config.size * 8 / 7;
+        table("resize", config.resize, from_to(static_cast<double>(config.size), 2 * most_pixels));
+        table("augment", config.augmented, {{"random_resized_crop", true}, {"none", false}});
+        table("area_min", config.crop.area_min, above_to(0, 1));
+        bool flip = true, imagenet = true;
+        table("flip", flip);
+        config.flip = flip ? 0.5f : 0.0f;
+        table("jitter", config.jitter.brightness, from_to(0, 10));
+        config.jitter.contrast = config.jitter.saturation = config.jitter.brightness;
+        table("rounded", config.rounded);
+        index_t cache_mib = 0;
+        table("cache_mib", cache_mib, from_to(0, 1e9));
+        config.cache_bytes = cache_mib << 20;
+        table("normalise", imagenet, {{"imagenet", true}, {"none", false}});
+        if (!imagenet) config.mean = {0, 0, 0}, config.std = {1, 1, 1};
+        table("corrupt", config.corrupt, {{"stop", corrupt_image::stop}, {"skip", corrupt_image::skip}});
+        table("empty_class", empty, {{"stop", empty_class::stop}, {"leave_out", empty_class::leave_out}});
+        table("test_fraction", test_fraction, from_below(0, 1));
+        table("classes", classes, from_to(1, 1e6));
+    }
+    data_parts without_files(std::uint64_t seed) const {
+        return synthetic_parts({config.size, config.size, 3}, numbered_classes(classes), seed);
+    }
+    data_parts load(const std::filesystem::path& folder) const {
+        const auto images = std::make_shared<const image_collection>(archive_in(folder), empty,
+                                                                     "set data.folder.empty_class = leave_out");
+        const auto part_of = [&](const std::vector<index_t>& chosen, bool train) -> any_dataset {
+            if (chosen.empty()) return {};
+            const image_folder all(images, chosen, config);
+            return train ? all : all.unaugmented();
+        };
+        data_parts parts = make_data_parts(part_of(images->part_of(part::train, 1 - test_fraction), true),
+                                           part_of(images->part_of(part::test, 1 - test_fraction), false));
+        parts.validation = part_of(images->validation(), false);
+        parts.may_skip = config.corrupt == corrupt_image::skip;
+        return parts;
+    }
+};
 
 }  // namespace cairn

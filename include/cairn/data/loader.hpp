@@ -24,27 +24,23 @@
 namespace cairn {
 
 struct loader_config {
-    index_t batch = 32;      // B: samples a step, of all ranks together
-    int workers = 1;         // threads; 0: next() makes the batch itself, on the threads of the kernels
-    index_t prefetch = 2;    // batches ready ahead
-    bool shuffle = true;     // false: in the order of the data set
-    bool drop_last = false;  // leave out the last batch of an epoch if it is short
-    // what comes after that many epochs is not made ahead, and next() gives nothing; 0: no end
-    index_t epochs = 0;
-    std::uint64_t seed = 0;  // of order and augmentation
-    int rank = 0;            // this process reads part `rank` of `world` of every global batch
-    int world = 1;
+    index_t batch = 32;             // B: samples a step, of all ranks together
+    int workers = 1;                // threads; 0: next() makes the batch itself, on the threads of the kernels
+    index_t prefetch = 2;           // batches ready ahead
+    bool shuffle = true;            // false: in the order of the data set
+    bool drop_last = false;         // leave out the last batch of an epoch if it is short
+    index_t epochs = 0;             // behind so many next() gives nothing, and nothing is made ahead; 0: no end
+    std::uint64_t seed = 0;         // of order and augmentation
+    int rank = 0, world = 1;        // this process reads part `rank` of `world` of every global batch
     memory_pool* memory = nullptr;  // of the buffers; null: the host's. A GPU has one that it copies from faster
-    bool pixels =
-        false;  // batches of pixels, of which somebody else makes inputs, where the data set has them (PixelBatches)
+    bool pixels = false;  // of pixels where the data set has them (PixelBatches): inputs are made of them elsewhere
 };
 
 /// What the loader did since its construction or reset_stats().
 struct loader_stats {
     index_t batches = 0, samples = 0, skipped = 0;
-    double seconds = 0;        // wall time
-    double stall_seconds = 0;  // time that next() waited or worked
-    double work_seconds = 0;   // time spent on reading samples, added over the threads
+    double seconds = 0, stall_seconds = 0;  // wall time, and that of it in which next() waited or worked
+    double work_seconds = 0;                // time spent on reading samples, added over the threads
 
     double samples_per_second() const { return seconds > 0 ? static_cast<double>(samples) / seconds : 0; }
     double stall_fraction() const { return seconds > 0 ? stall_seconds / seconds : 0; }

@@ -3,6 +3,7 @@
 //   {train,t10k}-images-idx3-ubyte[.gz]  (N, 28, 28) bytes      {train,t10k}-labels-idx1-ubyte[.gz]  (N) bytes, 0 … 9
 // LeCun, Cortes, Burges: The MNIST database of handwritten digits.
 
+#include <cairn/data/data_format.hpp>
 #include <cairn/data/idx.hpp>
 #include <cairn/data/memory_images.hpp>
 
@@ -52,5 +53,27 @@ inline std::shared_ptr<const labelled_images> read_mnist(const std::filesystem::
 inline memory_images mnist(const std::filesystem::path& folder, part which, image_transform recipe = mnist_recipe()) {
     return {read_mnist(folder, which), std::move(recipe)};
 }
+
+/// data.format = "mnist".
+struct mnist_format {
+    static constexpr const char* name = "mnist";
+    static constexpr data_source source{"mnist"};
+    index_t shift = 0;      // at random by up to so many pixels
+    bool normalise = true;  // or pixels in [0, 1]
+
+    template <class Table>
+    void read(Table& table) {
+        table("shift", shift, from_to(0, 28));
+        table("normalise", normalise);
+    }
+    data_parts without_files(std::uint64_t seed) const {
+        return synthetic_parts({28, 28, 1}, numbered_classes(10), seed);
+    }
+    data_parts load(const std::filesystem::path& folder) const {
+        image_transform recipe = mnist_recipe(shift);
+        if (!normalise) recipe.mean = {0.0f}, recipe.std = {1.0f};
+        return make_data_parts(mnist(folder, part::train, recipe), mnist(folder, part::test, recipe).unaugmented());
+    }
+};
 
 }  // namespace cairn

@@ -9,6 +9,7 @@
 // Edges are made symmetric, each once; self loops are left out, for the network adds them.
 
 #include <cairn/core/csr.hpp>
+#include <cairn/data/npz.hpp>
 #include <cairn/data/pickle.hpp>
 #include <cairn/data/shuffle.hpp>
 

@@ -9,6 +9,7 @@
 #include <cairn/data/csv.hpp>
 #include <cairn/data/dataset.hpp>
 #include <cairn/data/idx.hpp>
+#include <cairn/data/split.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -152,5 +153,34 @@ private:
 };
 
 static_assert(Augmented<quijote_slices>);
+
+/// data.format = "quijote".
+struct quijote_format {
+    static constexpr const char* name = "quijote";
+    static constexpr data_source source{"quijote",
+                                        ", a folder of slices of the Quijote simulations (see "
+                                        "include/cairn/data/quijote.hpp)"};
+    quijote_config config{.augment = true};
+    fold_choice folds;
+
+    template <class Table>
+    void read(Table& table) {
+        table("targets", config.targets);
+        table("reduce", config.reduce, from_to(1, most_pixels));
+        table("crop", config.crop, from_to(0, most_pixels));
+        table("augment", config.augment);
+        folds.read(table);
+    }
+    data_parts without_files(std::uint64_t seed) const {
+        const index_t edge = config.crop ? config.crop : std::max<index_t>(352 / config.reduce, 1);
+        const std::size_t n = config.targets.size();
+        return synthetic_parts(
+            {edge, edge, 1}, {target_kind::values, config.targets, std::vector<float>(n, 0), std::vector<float>(n, 1)},
+            seed);
+    }
+    data_parts load(const std::filesystem::path& folder) const {
+        return folds.parts_of(quijote_slices(folder, config));
+    }
+};
 
 }  // namespace cairn

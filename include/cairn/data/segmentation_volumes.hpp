@@ -6,8 +6,8 @@
 // All volumes are read at once and kept in memory, 5 bytes a voxel.
 
 #include <cairn/data/archive.hpp>
-#include <cairn/data/dataset.hpp>
 #include <cairn/data/nifti.hpp>
+#include <cairn/data/split.hpp>
 
 #include <algorithm>
 #include <array>
@@ -207,7 +207,7 @@ private:
         for (const float c : classes.span()) {
             require(c >= 0 && c <= most && c == std::trunc(c), label.name, ": a voxel has label ", c,
                     "; classes are whole numbers from 0 to ", most,
-                    config_.classes > 0 ? " (data.classes)" : ": is this the file of labels?");
+                    config_.classes > 0 ? " (data.segmentation.classes)" : ": is this the file of labels?");
             v.label.push_back(static_cast<std::uint8_t>(c));
         }
         return v;
@@ -249,5 +249,34 @@ private:
 };
 
 static_assert(Augmented<segmentation_volumes>);
+
+/// data.format = "segmentation".
+struct segmentation_format {
+    static constexpr const char* name = "segmentation";
+    static constexpr data_source source{"hippocampus",
+                                        ", a folder or tar archive of images/NAME.nii.gz and labels/NAME.nii.gz; "
+                                        "benchmarks/fetch_data hippocampus fetches one"};
+    segmentation_config config;
+    fold_choice folds;
+
+    template <class Table>
+    void read(Table& table) {
+        std::vector<index_t> size(config.size.begin(), config.size.end());
+        table("size", size, from_to(1, 4096));
+        require(size.size() == 3, "data.segmentation.size has ", size.size(),
+                " extents; volumes have three, such as [48, 64, 48]");
+        std::copy(size.begin(), size.end(), config.size.begin());
+        table("classes", config.classes, from_to(0, 256));
+        table("shift", config.shift, from_to(0, 1024));
+        folds.read(table);
+    }
+    data_parts without_files(std::uint64_t seed) const {
+        return synthetic_parts({config.size[0], config.size[1], config.size[2], 1},
+                               segmentation_targets(config, std::max<index_t>(config.classes, 3)), seed);
+    }
+    data_parts load(const std::filesystem::path& path) const {
+        return folds.parts_of(segmentation_volumes(archive_in(path), config));
+    }
+};
 
 }  // namespace cairn

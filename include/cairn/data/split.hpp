@@ -3,6 +3,7 @@
 // pure functions of the seed. Fold f of k takes every k-th sample of a random order, so folds differ in size by at most
 // one.
 
+#include <cairn/data/data_format.hpp>
 #include <cairn/data/dataset.hpp>
 #include <cairn/data/shuffle.hpp>
 
@@ -111,5 +112,23 @@ inline split_indices fold_split(index_t n, index_t folds, index_t fold, std::uin
     detail::sort_both(out);
     return out;
 }
+
+/// Cross-validation: fold `fold` of `folds` is tested on.
+struct fold_choice {
+    index_t folds = 5, fold = 0;
+    std::uint64_t split_seed = 0;
+
+    template <class Table>
+    void read(Table& table) {
+        table("folds", folds, from_to(2, 1e6));
+        table("fold", fold, from_to(0, static_cast<double>(folds - 1)));
+        table("split_seed", split_seed, at_least(0));
+    }
+    template <Augmented D>
+    data_parts parts_of(const D& all) const {
+        const split_indices parts = fold_split(all.size(), folds, fold, split_seed);
+        return make_data_parts(subset(all, parts.first), subset(all.unaugmented(), parts.second));
+    }
+};
 
 }  // namespace cairn

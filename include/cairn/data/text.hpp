@@ -2,7 +2,7 @@
 // Text as windows of bytes, for models that predict the next byte: of `length` bytes x[0] … x[length−1] the label of
 // position k is the byte behind it. 256 classes, no tokeniser: any file in any encoding is a text.
 
-#include <cairn/data/dataset.hpp>
+#include <cairn/data/data_format.hpp>
 #include <cairn/data/gzip.hpp>
 
 #include <algorithm>
@@ -71,5 +71,52 @@ private:
 };
 
 static_assert(Augmented<text_windows>);
+
+/// data.format = "text": names of files in the folder, or the path is the file; without a second file the end of the
+/// first is for tests.
+struct text_format {
+    static constexpr const char* name = "text";
+    static constexpr data_source source{"text"};
+    index_t length = 128;
+    bool shift = true;
+    std::string file = "tinyshakespeare.txt", test_file;
+    double test_fraction = 0.1;
+
+    template <class Table>
+    void read(Table& table) {
+        table("length", length, from_to(1, 1 << 20));
+        table("shift", shift);
+        table("file", file);
+        table("test_file", test_file);
+        table("test_fraction", test_fraction, from_below(0, 1));
+    }
+    data_parts without_files(std::uint64_t seed) const {
+        const random_stream random{seed, stream_of("generated"), 0};
+        text noise{
+            .bytes = std::vector<std::uint8_t>(static_cast<std::size_t>(std::max<index_t>(1 << 22, 64 * length))),
+            .name = "generated text"};
+        for (std::size_t i = 0; i < noise.bytes.size(); ++i)
+            noise.bytes[i] = static_cast<std::uint8_t>(random.bits4(i / 16)[i / 4 % 4] >> 8 * (i % 4));
+        return parts_of(text_windows(std::make_shared<const text>(std::move(noise)), length, shift), {});
+    }
+    data_parts load(const std::filesystem::path& path) const {
+        const bool folder = std::filesystem::is_directory(path);
+        const auto train = read_text(folder ? path / file : path);
+        if (!test_file.empty())
+            return parts_of(text_windows(train, length, shift),
+                            text_windows(read_text((folder ? path : path.parent_path()) / test_file), length, false));
+        const index_t bytes = std::ssize(train->bytes),
+                      cut = bytes - static_cast<index_t>(test_fraction * static_cast<double>(bytes));
+        if (cut == bytes) return parts_of(text_windows(train, length, shift), {});
+        return parts_of(text_windows(train, length, shift, 0, cut), text_windows(train, length, false, cut, bytes));
+    }
+
+private:
+    static data_parts parts_of(any_dataset train, any_dataset test) {
+        data_parts parts = make_data_parts(std::move(train), std::move(test));
+        parts.in_sequence = true;
+        return parts;
+    }
+};
 
 }  // namespace cairn

@@ -116,7 +116,7 @@ inline batch read_all_samples(const any_dataset& data, std::uint64_t seed, const
     const batch again = read(few, 1);
     require(std::equal(again.x.span().begin(), again.x.span().end(), all.x.data()), algorithm,
             ": training samples change from epoch to epoch, and ADMM works on the same ones throughout; leave "
-            "augmentation out (data.shift = 0, data.flip = false, data.crop_pad = 0, data.augment)");
+            "augmentation out (shift = 0, flip = false, crop_pad = 0 or augment = false of its table below [data])");
     return all;
 }
 

@@ -142,9 +142,10 @@ private:
     }
 
     void require_same_samples() {
-        require(!data_may_skip(settings_),
-                "data.corrupt = skip: ranks that share the model read the same samples, and could leave out different "
-                "ones; take data.corrupt = stop, or parallel.data alone");
+        require(!run_.data.may_skip,
+                "data.folder.corrupt = skip: ranks that share the model read the same samples, and could leave out "
+                "different "
+                "ones; take data.folder.corrupt = stop, or parallel.data alone");
     }
 
     // This rank's stages of a pipeline; returns their inputs, for one sample. Every rank cuts alike.

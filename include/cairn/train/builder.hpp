@@ -265,12 +265,13 @@ private:
         const index_t rest = run_.train_batches->samples_per_epoch() % run_.batch,
                       least = (rest ? rest : run_.batch) / run_.axes.data;
         require(
-            least >= run_.micro_batches && !data_may_skip(settings_),
+            least >= run_.micro_batches && !run_.data.may_skip,
             "parallel.sync_batch_norm: every rank must run equally many micro-batches, but the smallest batch gives a "
             "rank ",
             least, " samples for train.micro_batches = ", run_.micro_batches,
-            ", or data.corrupt = skip could leave it without; set train.drop_last = true, another train.batch, or "
-            "data.corrupt = stop");
+            ", or data.folder.corrupt = skip could leave it without; set train.drop_last = true, another train.batch, "
+            "or "
+            "data.folder.corrupt = stop");
     }
 
     void make_trainer() {
@@ -281,7 +282,7 @@ private:
         const trainer_config config{
             .seed = run_.seed,
             .sharded = !run_.owners.empty(),
-            .may_drop_samples = data_may_skip(settings_),
+            .may_drop_samples = run_.data.may_skip,
             .stop_at_loss = !run_.skips_non_finite,
             .cuda_graph = settings_.choice("train.cuda_graph", {"off", "on"}, "off") == "on",
             .over = run_.over,

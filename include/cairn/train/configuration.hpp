@@ -15,12 +15,55 @@ namespace cairn {
 
 namespace detail {
 
+// Paths are bytes, TOML is UTF-8: of a byte that belongs to no character the character U+EF00 + byte is written. So are
+// the bytes of these characters themselves, and what is read is what was written.
+inline bool is_byte_mark(std::string_view s) {
+    return s.size() >= 3 && s[0] == '\xee' && (s[1] == '\xbe' || s[1] == '\xbf');
+}
+
+/// Length of the character in front, 0 where there is none.
+inline std::size_t character_length(std::string_view s) {
+    const auto at = [&](std::size_t i) { return i < s.size() ? static_cast<std::uint8_t>(s[i]) : 0u; };
+    const auto first = at(0);
+    if (first < 0x80) return 1;
+    const std::size_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+    for (std::size_t i = 1; i < length; ++i)
+        if ((at(i) & 0xc0) != 0x80) return 0;
+    const bool overlong = (first == 0xe0 && at(1) < 0xa0) || (first == 0xf0 && at(1) < 0x90),
+               beyond = (first == 0xed && at(1) > 0x9f) || (first == 0xf4 && at(1) > 0x8f);
+    return overlong || beyond ? 0 : length;
+}
+
+inline std::string to_utf8(std::string_view bytes) {
+    std::string text;
+    for (std::size_t i = 0; i < bytes.size();) {
+        const std::size_t length = is_byte_mark(bytes.substr(i)) ? 0 : character_length(bytes.substr(i));
+        const auto byte = static_cast<std::uint8_t>(bytes[i]);
+        if (length)
+            text += bytes.substr(i, length);
+        else
+            text += {'\xee', static_cast<char>(0xbc | byte >> 6), static_cast<char>(0x80 | (byte & 0x3f))};
+        i += std::max<std::size_t>(length, 1);
+    }
+    return text;
+}
+
+inline std::string from_utf8(std::string_view text) {
+    std::string bytes;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const bool mark = is_byte_mark(text.substr(i));
+        bytes += mark ? static_cast<char>((text[i + 1] & 3) << 6 | (text[i + 2] & 0x3f)) : text[i];
+        i += mark ? 2 : 0;
+    }
+    return bytes;
+}
+
 inline setting from_toml(const toml::node& node) {
     const auto line = static_cast<std::int64_t>(node.source().begin.line);
     if (const auto* b = node.as_boolean()) return {b->get(), line};
     if (const auto* number = node.as_integer()) return {number->get(), line};
     if (const auto* number = node.as_floating_point()) return {number->get(), line};
-    if (const auto* text = node.as_string()) return {text->get(), line};
+    if (const auto* text = node.as_string()) return {from_utf8(text->get()), line};
     if (const toml::array* array = node.as_array()) {
         std::vector<setting> elements;
         for (const toml::node& element : *array) elements.push_back(from_toml(element));
@@ -45,7 +88,7 @@ inline std::string to_toml(const setting& s) {
         for (std::size_t i = 0; i < elements->size(); ++i) out << (i ? ", " : "") << to_toml((*elements)[i]);
         out << ']';
     } else if (const auto* text = std::get_if<std::string>(&s.value)) {
-        out << toml::value<std::string>(*text);
+        out << toml::value<std::string>(to_utf8(*text));
     } else if (const auto* number = std::get_if<double>(&s.value)) {
         out << toml::value<double>(*number);
     } else if (const auto* whole = std::get_if<std::int64_t>(&s.value)) {

@@ -17,6 +17,15 @@
 
 namespace cairn {
 
+namespace detail {
+
+/// Names of classes and samples may be those of files, in any encoding.
+inline std::string printable(const nlohmann::json& j, int indent = -1) {
+    return j.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace detail
+
 /// Throws unless `fits`, naming what in a run's file is of another type than a run writes, and the way out.
 inline void expect_type(bool fits, const std::string& where, const std::string& what, const nlohmann::json& found,
                         const char* expected, const char* way_out) {
@@ -60,7 +69,7 @@ public:
 
     void add(const run_directory* directory, const nlohmann::json& entry) {
         remember(entry);
-        if (directory) directory->append(name, entry.dump());
+        if (directory) directory->append(name, detail::printable(entry));
     }
 
     /// Counts a step: its loss, and samples a second.

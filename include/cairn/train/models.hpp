@@ -186,7 +186,7 @@ struct unet_entry {
         for (int axis = 0; axis < c.dims; ++axis)
             require(ends.sample[axis] % c.factor() == 0, "model.levels = ", c.levels, ": samples of shape ",
                     ends.sample, " cannot be halved that often; take sizes that are multiples of ", c.factor(),
-                    " (data.size), or fewer levels");
+                    " (data.segmentation.size), or fewer levels");
         return unet<T, D>(c);
     }
 };

@@ -63,11 +63,6 @@ void print_why_not_recorded(run_parts<D, T>& run) {
 
 namespace detail {
 
-// Names of classes may be those of folders, in any encoding.
-inline std::string printable(const nlohmann::json& j) {
-    return j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 /// The figures of a run: its last line of output, and `result` in record.json.
 template <Device D, class T>
 nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metrics_log& log,
@@ -125,10 +120,11 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     const nlohmann::json profile = profile_json(trace::global().events(), record["machine"]);
     if (!trace::global().events().empty() || !std::filesystem::exists(directory->file("trace.json")))
         directory->write("trace.json", joined_traces(traces));  // else there is one of a process before this one
-    directory->write("report.html", report_html({run.name, record.dump(), log.lines().dump(), profile.dump(),
-                                                 detail::printable(examples_json(o.test, run.data.info.names)),
-                                                 run.settings.resolved()}));
-    directory->write("record.json", record.dump(1) + '\n');
+    directory->write(
+        "report.html",
+        report_html({run.name, detail::printable(record), detail::printable(log.lines()), profile.dump(),
+                     detail::printable(examples_json(o.test, run.data.info.names)), run.settings.resolved()}));
+    directory->write("record.json", detail::printable(record, 1) + '\n');
     print_result(run.name, result, o.metrics, o.interrupted, directory->file("report.html").string());
     return result;
 }

@@ -5,13 +5,14 @@
 // This is all but the reading and writing of TOML: configuration.hpp, which programs include.
 
 #include <cairn/core/error.hpp>
-#include <cairn/train/interval.hpp>
+#include <cairn/core/interval.hpp>
 #include <cairn/train/renamed_settings.hpp>
 
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <set>
@@ -163,10 +164,13 @@ public:
     void check_all_used() const {
         for (const auto& [path, value] : settings_) {
             if (asked_.contains(path)) continue;
-            std::vector<std::string> known;
-            for (const auto& entry : asked_) known.push_back(entry.first);
+            std::vector<std::string> known, moved;  // `moved`: of its name in another section
+            for (const auto& entry : asked_) {
+                known.push_back(entry.first);
+                if (entry.first.ends_with('.' + path.substr(path.rfind('.') + 1))) moved.push_back(entry.first);
+            }
             fail(place_of(path, value), ": setting '", path, "' is not known for this workload; did you mean '",
-                 nearest(path, known), "'?");
+                 nearest(path, moved.empty() ? known : moved), "'?");
         }
     }
 
@@ -283,6 +287,39 @@ private:
     std::set<std::string> given_;  // on the command line
     std::map<std::string, interval> numbers_;
     std::vector<std::string> notices_;
+};
+
+/// The settings of one section; each sets a field, which holds the default.
+class settings_table {
+public:
+    settings_table(configuration& settings, std::string section) : settings_(settings), section_(std::move(section)) {}
+
+    template <class T>
+        requires(!Numeric<T>)
+    void operator()(const char* key, T& field) { field = settings_.get(path(key), field); }
+    template <Numeric T>
+    void operator()(const char* key, T& field, const interval& allowed) {
+        field = settings_.get(path(key), field, allowed);
+    }
+    /// One of the words, each for a value. Throws naming the nearest one otherwise.
+    template <class T>
+    void operator()(const char* key, T& field, std::initializer_list<std::pair<const char*, T>> words) {
+        std::vector<std::string> known;
+        std::string word;
+        for (const auto& [name, value] : words) {
+            known.push_back(name);
+            if (value == field) word = name;
+        }
+        word = settings_.choice(path(key), known, word);
+        for (const auto& [name, value] : words)
+            if (word == name) field = value;
+    }
+
+private:
+    std::string path(const char* key) const { return section_ + '.' + key; }
+
+    configuration& settings_;
+    std::string section_;
 };
 
 }  // namespace cairn
