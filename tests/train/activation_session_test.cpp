@@ -50,6 +50,37 @@ TEST_CASE("packed activations: a resumed run has the numbers of one that was not
     }
 }
 
+TEST_CASE("packed activations: a pipeline has the bits of one rank with its micro-batches", "[session]") {
+    const temporary_folder folder;
+    const auto run = [&](const char* name, int ranks, settings_list set) {
+        set.insert(set.end(), {"train.micro_batches=2", "activations.audit_interval=3"});
+        train(ranks, {.out = folder / name, .resume = {}, .max_steps = -1}, set);
+        return losses(folder / name);
+    };
+    const std::vector<double> one = run("one", 1, {});
+    CHECK(one.size() == 8);
+    CHECK(run("two", 2, {"parallel.pipeline=2"}) == one);
+    CHECK(run("three", 3, {"parallel.pipeline=3"}) == one);
+}
+
+TEST_CASE("packed activations: layers that are cut over ranks are heard by the audit", "[session]") {
+    const auto run = [](int ranks, settings_list set) {
+        const temporary_folder folder;
+        set.push_back("model.normalise=false");
+        train(ranks, {.out = folder / "run", .resume = {}, .max_steps = 4}, set);
+        return losses(folder / "run");
+    };
+    for (const settings_list& memory :
+         {settings_list{}, settings_list{"train.activation_memory=auto", "train.memory_limit_mb=64"}}) {
+        CAPTURE(memory);
+        settings_list cut = memory;
+        cut.push_back("parallel.tensor=2");
+        const std::vector<double> one = run(1, memory), two = run(2, cut);
+        REQUIRE(two.size() == one.size());
+        for (std::size_t i = 0; i < one.size(); ++i) CHECK(two[i] == Approx(one[i]).epsilon(0.02));
+    }
+}
+
 TEST_CASE("packed activations: a run goes on without what its record has settings for", "[session]") {
     const temporary_folder folder;
     const auto go_on = [&](const settings_list& set) {

@@ -84,6 +84,8 @@ struct strided_samples {
 struct curvature_listener {
     virtual ~curvature_listener() = default;
     virtual bool wants(int weight, rows_kind kind) const = 0;
+    /// Whether rows of a layer that is cut over ranks are of no use to it: K-FAC's factors are not those of the layer.
+    virtual bool needs_whole_layers() const { return true; }
     virtual void take(const curvature_samples<float>&) { fail("curvature: rows of float are not supported"); }
     virtual void take(const curvature_samples<bfloat16>&) { fail("curvature: rows of bfloat16 are not supported"); }
     virtual void take(const curvature_samples<float16>&) { fail("curvature: rows of float16 are not supported"); }

@@ -6,6 +6,7 @@
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/random.hpp>
+#include <cairn/core/range.hpp>
 #include <cairn/core/tensor.hpp>
 
 #include <algorithm>
@@ -50,11 +51,13 @@ struct stashed_activation {
 };
 
 /// Where a layer leaves a tensor: the layer's path in the whole model (core/random.hpp), the number of the slot, and which
-/// layer of the outermost chain it is part of; −1: it is the chain's own, the input of a segment that is recomputed.
+/// layer of the outermost chain it is part of; −1: it is the chain's own, the input of a segment that is recomputed. And
+/// which samples of the batch of all ranks the micro-batch has, by which places are not told apart; none: not known.
 struct saved_place {
     std::uint64_t path = root_path;
     int slot = 0;
     int layer = -1;
+    range samples{};
     friend bool operator<(const saved_place& a, const saved_place& b) {
         return std::pair(a.path, a.slot) < std::pair(b.path, b.slot);
     }
@@ -88,11 +91,10 @@ public:
     saved_tensors(saved_tensors&&) noexcept = default;
     saved_tensors& operator=(saved_tensors&&) noexcept = default;
 
-    /// Asks `policy` from now on, here and below; null: everything is kept. `path`: of this node's layer.
-    void follow(stash_policy<T, D>* policy, std::uint64_t path = root_path, int layer = -1) {
+    /// Asks `policy` from now on, here and below; null: everything is kept. `at`: this node's layer and the samples.
+    void follow(stash_policy<T, D>* policy, const saved_place& at = {}) {
         policy_ = policy;
-        path_ = path;
-        layer_ = layer;
+        here_ = at;
     }
     /// What layers leave here and below from now on is taken out soon and kept; or asks the policy again, which this
     /// call returned.
@@ -104,11 +106,11 @@ public:
         if (discarding_) return;
         if constexpr (std::same_as<U, T>) {
             if (policy_ && !t.empty())
-                if (stashed s = policy_->stash({path_, slot, layer_}, t)) return void(at(slot) = std::move(s));
+                if (stashed s = policy_->stash(place(slot), t)) return void(at(slot) = std::move(s));
         }
         const tensor<U, D>& left = std::get<kept<U>>(at(slot) = kept<U>(std::move(t))).get();
         if constexpr (std::same_as<U, std::uint8_t>)
-            if (policy_) policy_->saw_mask({path_, slot, layer_}, left);
+            if (policy_) policy_->saw_mask(place(slot), left);
     }
 
     /// The same for what must come back as it is: statistics, gradients.
@@ -145,8 +147,10 @@ public:
     /// References stay valid while more children are added.
     saved_tensors& child(int i, std::string_view name) {
         saved_tensors& c = child(i);
-        const bool outermost = layer_ < 0 && path_ == root_path;
-        c.follow(policy_, name.empty() ? path_ : child_path(path_, name), outermost ? i : layer_);
+        saved_place there = here_;
+        if (there.layer < 0 && there.path == root_path) there.layer = i;
+        if (!name.empty()) there.path = child_path(there.path, name);
+        c.follow(policy_, there);
         return c;
     }
     saved_tensors& child(int i) {
@@ -174,6 +178,11 @@ public:
     }
 
 private:
+    saved_place place(int slot) const {
+        saved_place p = here_;
+        p.slot = slot;
+        return p;
+    }
     entry& at(int slot) {
         if (static_cast<std::size_t>(slot) >= entries_.size()) entries_.resize(static_cast<std::size_t>(slot) + 1);
         return entries_[static_cast<std::size_t>(slot)];
@@ -183,8 +192,7 @@ private:
     std::deque<saved_tensors> children_;
     bool discarding_ = false;
     stash_policy<T, D>* policy_ = nullptr;
-    std::uint64_t path_ = root_path;  // of the layer in the whole model
-    int layer_ = -1;                  // of the outermost chain
+    saved_place here_;  // of slot 0
 };
 
 CAIRN_COMPILED_CLASS(saved_tensors)

@@ -60,6 +60,7 @@ public:
         return weight >= 0 &&
                (kind == rows_kind::linear || kind == rows_kind::convolution || kind == rows_kind::norm_output);
     }
+    bool needs_whole_layers() const override { return false; }
     using curvature_listener::take;
     void take(const curvature_samples<float>& s) override {
         if (!s.in_backward) return;

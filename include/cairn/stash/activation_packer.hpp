@@ -54,11 +54,11 @@ public:
         seen_blocks_.clear();
         if (on) order_.clear();
     }
-    /// Of the random numbers that codecs draw. `first_sample`: of this rank, so that no two ranks draw the same.
-    void begin_step(std::uint64_t seed, std::uint32_t step, index_t first_sample = 0) {
-        seed_ = seed + (static_cast<std::uint64_t>(first_sample) << 32);
+    /// Of the random numbers that codecs draw: those of an element follow from these, its layer's path, its slot and its
+    /// number in the batch of all ranks, whatever ranks and micro-batches there are.
+    void begin_step(std::uint64_t seed, std::uint32_t step) {
+        seed_ = seed;
         step_ = step;
-        packings_ = 0;
         masks_.clear();
     }
 
@@ -172,7 +172,9 @@ private:
             if (!entry || entry->is_packed()) return true;
             if (!entry->ready()) return false;
             pack_hints hints{.random = stream_of_path(seed_, entry->at.path, "stash", step_)};
-            hints.random.seed += static_cast<std::uint64_t>(entry->at.slot) + 64 * packings_;
+            hints.random.seed += static_cast<std::uint64_t>(entry->at.slot);
+            if (const range samples = entry->at.samples; samples.count > 0)
+                hints.first_element = static_cast<std::uint64_t>(samples.begin * (entry->size() / samples.count));
             std::vector<const tensor<std::uint8_t>*> zeros;
             const index_t bytes = simd::mask_bytes<float>(entry->size());
             for (const mask& m : masks_) {
@@ -182,7 +184,6 @@ private:
             }
             if (entry->needs_mask && !hints.gradient_mask) return false;
             hints.zero_masks = zeros;
-            ++packings_;
             try {
                 entry->pack(hints);
             } catch (error& e) {
@@ -202,7 +203,7 @@ private:
     std::vector<std::weak_ptr<waiting>> waiting_;
     std::deque<mask> masks_;  // of late
     bool observing_ = false, keep_all_ = false;
-    std::uint64_t seed_ = 0, packings_ = 0;
+    std::uint64_t seed_ = 0;
     std::uint32_t step_ = 0;
 };
 

@@ -59,7 +59,7 @@ public:
         return std::make_unique<detail::bounded_activation>(
             x,
             dithered_quantiser({two_bounds ? config_.masked_bound : config_.bound, config_.bound}, m.mean, m.deviation,
-                               hints.random),
+                               hints.random, hints.first_element),
             std::move(zeros), own, std::move(kinds), config_.huffman);
     }
 

@@ -26,7 +26,8 @@ struct packed_activation {
 
 /// What a policy knows beside x.
 struct pack_hints {
-    random_stream random{};  // of this layer, slot and step
+    random_stream random{};           // of this layer, slot and step
+    std::uint64_t first_element = 0;  // which number of that stream is element 0's: that of the batch of all ranks
     // Bits of the same layer, one an element: where they are 0 the gradient is masked, and x matters less. Or null.
     const tensor<std::uint8_t>* gradient_mask = nullptr;
     // Bits that other slots hold: one that says where x is not 0 need not be stored again.

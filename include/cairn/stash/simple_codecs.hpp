@@ -57,7 +57,7 @@ public:
         require(bits >= 1 && bits <= 8, "group codec: ", bits, " bits; 1 to 8 are possible");
     }
     std::unique_ptr<packed_activation> pack(const tensor<float>& x, const pack_hints& hints) const override {
-        return std::make_unique<packed>(x, bits_, hints.random);
+        return std::make_unique<packed>(x, bits_, hints);
     }
     std::string describe() const override { return concat("groups of 256, ", bits_, " bits"); }
 
@@ -66,8 +66,8 @@ private:
 
     class packed final : public packed_activation {
     public:
-        packed(const tensor<float>& x, int bits, const random_stream& random)
-            : shape_(x.shape()), bits_(bits), body_(encoded(x, random)) {}
+        packed(const tensor<float>& x, int bits, const pack_hints& hints)
+            : shape_(x.shape()), bits_(bits), body_(encoded(x, hints)) {}
         tensor<float> unpack() const override {
             tensor<float> x(shape_);
             const index_t n = x.size();
@@ -92,7 +92,7 @@ private:
         index_t bytes() const override { return body_.get().size(); }
 
     private:
-        tensor<std::uint8_t> encoded(const tensor<float>& x, const random_stream& random) const {
+        tensor<std::uint8_t> encoded(const tensor<float>& x, const pack_hints& hints) const {
             tensor<std::uint8_t> body({groups(x.size()) * group_bytes()});
             const index_t n = x.size();
             parallel_for(groups(n), 64, [&](index_t begin, index_t end) {
@@ -109,7 +109,8 @@ private:
                     std::memcpy(to, head, 8);
                     std::memset(to + 8, 0, static_cast<std::size_t>(group_bytes() - 8));
                     for (index_t i = 0; i < count; ++i) {
-                        const double u = double(random.uniform(static_cast<std::uint64_t>(first + i)));
+                        const double u =
+                            double(hints.random.uniform(hints.first_element + static_cast<std::uint64_t>(first + i)));
                         const double at = (double(values[i]) - double(head[0])) * unit;
                         const int q = std::min((1 << bits_) - 1, static_cast<int>(at + u));
                         const index_t bit = i * bits_;

@@ -28,7 +28,7 @@ void audit_activations(compressed_activations& activations, model_stages<cpu, fl
             " samples of a batch, and measures the noise of gradients by two parts of it; take a larger train.batch");
     const std::uint64_t seed = pass(batch.whole()).random.seed;
     // Other numbers than the step's.
-    activations.packer().begin_step(seed, ~static_cast<std::uint32_t>(step), batch.first_sample());
+    activations.packer().begin_step(seed, ~static_cast<std::uint32_t>(step));
     const auto run = [&](index_t first, index_t samples, curvature_listener* listener) {
         micro_batches<cpu> piece(samples_of(batch.whole(), {first, samples}));
         piece.place(piece.first_sample(), samples);

@@ -172,7 +172,7 @@ private:
         if (activations_->due(steps()) && (steps() == 0 || batch.global_count() >= 2 * ranks))
             audit_activations(*activations_, stages_, weights_, batch, loss_, steps(),
                               axis_ ? &axis_->everyone : nullptr, [this](const auto& b) { return pass_of(b); });
-        activations_->packer().begin_step(config_.seed, static_cast<std::uint32_t>(steps()), batch.first_sample());
+        activations_->packer().begin_step(config_.seed, static_cast<std::uint32_t>(steps()));
     }
 
     // One rank has the batch; ranks that left corrupt samples out must tell each other.

@@ -31,9 +31,12 @@ public:
     static constexpr std::uint8_t escape = 255;
 
     /// `bounds[k]`: of kind k, times `scale[c]` in channel c. `offset` and `scale` are of all channels, the last axis.
+    /// `first_number`: of `random`, that of element 0.
     dithered_quantiser(std::array<float, 2> bounds, std::span<const float> offset, std::span<const float> scale,
-                       const random_stream& random)
-        : channels_(static_cast<index_t>(offset.size())), key_(random.bits(0)) {
+                       const random_stream& random, std::uint64_t first_number = 0)
+        : channels_(static_cast<index_t>(offset.size())),
+          key_(random.bits(0)),
+          first_number_(static_cast<std::uint32_t>(first_number)) {
         const std::size_t padded = offset.size() + group;  // a group may begin at any channel
         offset_.resize(padded);
         for (std::size_t k = 0; k < 2; ++k) {
@@ -80,7 +83,7 @@ private:
         const float *const o = offset_.data() + c, *const step0 = step_[0].data() + c,
                            *const step1 = step_[1].data() + c, *const inverse0 = inverse_[0].data() + c,
                            *const inverse1 = inverse_[1].data() + c;
-        const auto at = static_cast<std::uint32_t>(first);
+        const std::uint32_t at = static_cast<std::uint32_t>(first) + first_number_;
         std::int32_t symbol[group];
 #pragma omp simd
         for (std::uint32_t i = 0; i < group; ++i) {
@@ -102,7 +105,7 @@ private:
         const auto c = static_cast<std::size_t>(first % channels_);
         const float *const o = offset_.data() + c, *const step0 = step_[0].data() + c,
                            *const step1 = step_[1].data() + c;
-        const auto at = static_cast<std::uint32_t>(first);
+        const std::uint32_t at = static_cast<std::uint32_t>(first) + first_number_;
         std::int32_t symbol[group];
 #pragma omp simd
         for (int i = 0; i < group; ++i) symbol[i] = symbols[i];
@@ -126,7 +129,7 @@ private:
     }
 
     index_t channels_;
-    std::uint32_t key_;
+    std::uint32_t key_, first_number_;
     std::vector<float> offset_;
     std::array<std::vector<float>, 2> step_, inverse_;
 };

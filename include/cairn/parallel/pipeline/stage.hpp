@@ -39,7 +39,7 @@ public:
         if (static_cast<std::size_t>(m) >= in_flight_.size()) in_flight_.resize(static_cast<std::size_t>(m) + 1);
         flight& f = of(m);
         f.pass = p;
-        f.saved.follow(policy);
+        if (policy) f.saved.follow(policy, {.samples = {p.random.first_sample, x.extent(0)}});
         return layers_.forward(std::move(x), f.saved, p);
     }
     /// No backward of micro-batch m follows.

@@ -184,9 +184,9 @@ private:
     std::optional<progress_thread> thread_;
 };
 
-/// K-FAC's factors of a slice are not those of the layer.
+/// K-FAC's factors of a slice are not those of the layer; what listens to activations alone may.
 inline void require_no_curvature(const pass_context& p, std::string_view layer) {
-    require(!p.curvature, layer,
+    require(!p.curvature || !p.curvature->needs_whole_layers(), layer,
             ": second-order optimizers need whole layers; take another one, or do not cut the tensors");
 }
 
