@@ -39,7 +39,7 @@ tested_run train_and_test(const std::string& workload, const std::vector<const c
 }
 
 const std::string volumes =
-    "[data]\nformat = 'segmentation'\nsize = [4, 4, 4]\n[model]\nkind = 'unet'\nfilters = 2\nlevels = 2\n"
+    "[data]\nformat = 'segmentation'\nsegmentation.size = [4, 4, 4]\n[model]\nkind = 'unet'\nfilters = 2\nlevels = 2\n"
     "[optimizer]\nlr = 0.05\n[loss]\nkind = ";
 const std::string graph =
     "[data]\nformat = 'graph'\n[model]\nkind = 'gcn'\nhidden = [4]\ndropout = 0.3\n[optimizer]\nlr = 0.1\n"

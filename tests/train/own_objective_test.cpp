@@ -13,7 +13,7 @@ namespace {
 
 nlohmann::json trained(const std::string& loss) {
     const temporary_folder folder;
-    session<> s(configuration::from_text("[data]\nformat = 'cosmology'\nsize = 8\nvolumes = 16\n"
+    session<> s(configuration::from_text("[data]\nformat = 'cosmology'\ncosmology.size = 8\ncosmology.volumes = 16\n"
                                          "[model]\nkind = 'mlp'\nhidden = [5]\n[optimizer]\nlr = 1e-2\n"
                                          "[train]\nbatch = 4\nepochs = 8\ntest_every = 8\n" +
                                          loss),
