@@ -7,7 +7,9 @@
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/objectives/objective.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace cairn {
 
