@@ -1,7 +1,7 @@
 // Kernels of the GPU beside the two ceilings measured in the same run: bytes per second of a copy, and operations per
 // second of a large matrix product of the same type. One line of JSON a kernel.
 //
-//   build/cuda/benchmarks/gpu_kernels > kernels.jsonl
+//   build/cuda/benchmarks/gpu_kernels [ROUNDS] > kernels.jsonl
 
 #include "timing.hpp"
 
@@ -12,16 +12,16 @@
 #include <cairn/compress/qsgd.hpp>
 #include <cairn/compress/sign.hpp>
 #include <cairn/core/arena.hpp>
-#include <cairn/device/grid/activation.hpp>
 #include <cairn/device/cuda/attention_plans.hpp>
+#include <cairn/device/cuda/conv.hpp>
+#include <cairn/device/cuda/gemm.hpp>
+#include <cairn/device/cuda/linalg.hpp>
+#include <cairn/device/grid/activation.hpp>
 #include <cairn/device/grid/batch_norm.hpp>
 #include <cairn/device/grid/codecs.hpp>
-#include <cairn/device/cuda/conv.hpp>
 #include <cairn/device/grid/crop_flip.hpp>
 #include <cairn/device/grid/dropout.hpp>
-#include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/grid/layer_norm.hpp>
-#include <cairn/device/cuda/linalg.hpp>
 #include <cairn/device/grid/pool.hpp>
 #include <cairn/device/grid/reduce.hpp>
 #include <cairn/device/grid/softmax.hpp>
@@ -51,6 +51,7 @@ struct ceilings {
 };
 
 ceilings measured;
+int rounds = 15;
 
 /// Prints one kernel; `matrix_rate`: ceiling of its arithmetic, 0 where bytes alone count.
 template <class Work>
@@ -60,7 +61,7 @@ void report(const std::string& name, double matrix_rate, Work&& work) {
     work();
     flop_counter::enable(false);
     const flop_counter::totals total = flop_counter::total();
-    const double seconds = seconds_of(work), bytes = static_cast<double>(total.bytes),
+    const double seconds = seconds_of(work, rounds), bytes = static_cast<double>(total.bytes),
                  flops = static_cast<double>(total.flops);
     const double bytes_floor = bytes / measured.copy, flops_floor = matrix_rate > 0 ? flops / matrix_rate : 0;
     std::printf(
@@ -71,22 +72,9 @@ void report(const std::string& name, double matrix_rate, Work&& work) {
     std::fflush(stdout);
 }
 
-template <class T>
-double product_rate() {
-    constexpr index_t n = 8192;
-    const auto a = some<T>(n * n), b = some<T>(n * n);
-    tensor<T, cuda> c({n * n});
-    using number = grid::sum_type<T>;
-    const double seconds = seconds_of(
-        [&] { gemm(cuda{}, false, false, n, n, n, number{1}, a.data(), n, b.data(), n, number{0}, c.data(), n); });
-    return 2.0 * n * n * n / seconds;
-}
-
 void measure_ceilings() {
-    constexpr index_t bytes = index_t{2} << 30;
-    const auto from = some<float>(bytes / 4);
-    tensor<float, cuda> to({bytes / 4});
-    measured.copy = 2.0 * bytes / seconds_of([&] { cuda::copy_within(to.data(), from.data(), bytes); });
+    using gpu_benchmark::product_rate;
+    measured.copy = gpu_benchmark::copy_rate();
     measured.product32 = product_rate<float>();
     gpu_float_products() = float_products::tf32;
     measured.product_tf32 = product_rate<float>();
@@ -290,9 +278,11 @@ void convolutions(const std::string& type, double rate) {
 
 }  // namespace cairn
 
-int main() {
+int main(int argc, char** argv) {
     using namespace cairn;
     try {
+        rounds = argc > 1 ? std::stoi(argv[1]) : rounds;
+        require(rounds >= 1, "ROUNDS is at least 1");
         cuda::choose(0);
         measure_ceilings();
         optimizers();

@@ -1,20 +1,26 @@
-// Training steps of a network on generated data that lie on the GPU: images a second, and the driver's figure of
+// Training steps of a network on generated data that lie on the GPU: samples a second, and the driver's figure of
 // memory. One line of JSON.
 //
-//   build/cuda/benchmarks/gpu_step resnet18|resnet50|cosmoflow [BATCH] [exact|tf32|bf16|fp16] [STEPS]
-//                                  [eigen|inverse|recorded]
-// resnet: images of 224 x 224. cosmoflow: volumes of 128³ with 4 channels, the network of MLPerf HPC.
+//   build/cuda/benchmarks/gpu_step resnet18|resnet50|cosmoflow|gpt [BATCH] [exact|tf32|bf16|fp16] [STEPS]
+//                                  [eigen|inverse|recorded|profile]
+// resnet: images of 224 x 224. cosmoflow: volumes of 128³ with 4 channels, the network of MLPerf HPC. gpt: 12 blocks of
+// 768 with 12 heads, on texts of 512 tokens of 256.
 // bf16: layers compute in bfloat16; weights, gradients, statistics, the loss and updates are float. fp16: in float16,
 // under a dynamic loss scale.
 // recorded: the steps of a training run under train.cuda_graph = on, where forward, backward and update are one CUDA
 // graph (train/graph_recorder.hpp).
 // eigen or inverse: then the same with K-FAC of that form at its default intervals, over as many steps as lie between
 // two decompositions, after those in which they are more frequent.
+// profile: then the time by kind of layer beside its floors (step_profile.hpp). The GPU waits at the beginning of each
+// such step until the host is ahead, so gaps between launches are not in these times: they are the step's time less
+// theirs. CUPTI would name kernels, but knows nothing of their floors, and is one library more to find.
 
+#include "step_profile.hpp"
 #include "timing.hpp"
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/clock.hpp>
+#include <cairn/device/cuda/attention_plans.hpp>
 #include <cairn/device/cuda/conv.hpp>
 #include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/cuda/linalg.hpp>
@@ -22,12 +28,14 @@
 #include <cairn/device/grid/batch_norm.hpp>
 #include <cairn/device/grid/curvature.hpp>
 #include <cairn/device/grid/dropout.hpp>
+#include <cairn/device/grid/embedding.hpp>
 #include <cairn/device/grid/layer_norm.hpp>
 #include <cairn/device/grid/pool.hpp>
 #include <cairn/device/grid/reduce.hpp>
 #include <cairn/device/grid/softmax.hpp>
 #include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/resnet.hpp>
+#include <cairn/models/transformer.hpp>
 #include <cairn/nn/cast.hpp>
 #include <cairn/objectives/classification.hpp>
 #include <cairn/objectives/regression.hpp>
@@ -37,10 +45,12 @@
 #include <cairn/train/loss_scaler.hpp>
 #include <cairn/train/trainer.hpp>
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -68,6 +78,20 @@ problem<T> make_problem(const std::string& network, index_t batch) {
     if (network == "cosmoflow")
         return {
             cosmoflow<T, cuda>({.size = 128}), regression{}, {drawn({batch, 128, 128, 128, 4}), {}, drawn({batch, 3})}};
+    if (network == "gpt") {
+        constexpr index_t length = 512, tokens = 256;
+        tensor<float> text({batch, length});
+        tensor<std::int32_t> next({batch, length});
+        const random_stream random{1, 2, 4};
+        for (index_t i = 0; i < text.size(); ++i) {
+            text[i] = static_cast<float>(random.below(tokens, static_cast<std::uint64_t>(i)));
+            next[i] = static_cast<std::int32_t>(random.below(tokens, static_cast<std::uint64_t>(i + 1)));
+        }
+        return {transformer<T, cuda>(
+                    {.vocab_size = tokens, .max_length = length, .embedding_dim = 768, .heads = 12, .blocks = 12}),
+                classification{},
+                {tensor<float, cuda>::copy_of(text), tensor<std::int32_t, cuda>::copy_of(next), {}}};
+    }
     tensor<std::int32_t> labels({batch});
     for (index_t i = 0; i < batch; ++i) labels[i] = static_cast<std::int32_t>(i % 1000);
     return {resnet<T, cuda>(network == "resnet18" ? 18 : 50),
@@ -75,8 +99,61 @@ problem<T> make_problem(const std::string& network, index_t batch) {
             {drawn({batch, 224, 224, 3}), tensor<std::int32_t, cuda>::copy_of(labels), {}}};
 }
 
+/// Moments of the stream, for step_profile.hpp.
+class stream_marks {
+public:
+    ~stream_marks() {
+        for (const cudaEvent_t e : events_) cudaEventDestroy(e);
+    }
+    double mark() {
+        cudaEvent_t e = nullptr;
+        check(cudaEventCreate(&e), "making an event");
+        events_.push_back(e);
+        check(cudaEventRecord(e, cuda::stream()), "recording an event");
+        counted_.push_back(flop_counter::total());
+        return static_cast<double>(events_.size() - 1);
+    }
+    std::vector<gpu_benchmark::step_mark> seconds() const {
+        cuda::wait();
+        std::vector<gpu_benchmark::step_mark> all;
+        for (std::size_t i = 0; i < events_.size(); ++i) {
+            float milliseconds = 0;
+            check(cudaEventElapsedTime(&milliseconds, events_[0], events_[i]), "reading an event");
+            all.push_back(
+                {milliseconds / 1e3, static_cast<double>(counted_[i].flops), static_cast<double>(counted_[i].bytes)});
+        }
+        return all;
+    }
+
+private:
+    std::vector<cudaEvent_t> events_;
+    std::vector<flop_counter::totals> counted_;
+};
+
+/// The profile of `steps` steps, whose launches begin when the host is ahead of the GPU.
+template <class Step>
+gpu_benchmark::step_profile profile(Step&& step, int steps, double bytes_per_s, double flops_per_s) {
+    stream_marks marks;
+    trace::global().clear();
+    trace::global().use_clock([&] { return marks.mark(); });
+    {
+        const flop_counter::scope counting;
+        for (int i = 0; i < steps; ++i) {
+            const auto wait = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+            check(cudaLaunchHostFunc(cuda::stream(), wait, nullptr), "making the GPU wait");
+            trace::global().enable(true);
+            step();
+            trace::global().enable(false);
+            cuda::wait();
+        }
+    }
+    trace::global().use_clock(nullptr);
+    return gpu_benchmark::profile_of_steps(trace::global().events(), marks.seconds(), steps, bytes_per_s, flops_per_s);
+}
+
 template <class T>
 void run(const std::string& network, index_t batch, int steps, const char* products, const std::string& form) {
+    const bool profiles = form == "profile";
     std::size_t before = 0, after = 0, total = 0;
     check(cudaMemGetInfo(&before, &total), "asking for memory");
     problem<T> given = make_problem<T>(network, batch);
@@ -96,12 +173,21 @@ void run(const std::string& network, index_t batch, int steps, const char* produ
     loss_scaler scaler({});
     gradient_scale<cuda> scale;
     int skipped = 0;
+    scalar_on<cuda> last = 0;
+    const auto in_phase = [](const char* phase, auto&& work) {
+        const trace_scope scope(phase, phase, "compute");
+        return work();
+    };
     const auto launch_one_by_one = [&] {
         pass_context p{.mode = mode::train, .random = {.seed = 1, .step = number++}, .input_gradient = false};
         if (curvature) p.curvature = curvature->begin_step(), curvature->last_micro_batch();
-        auto [value, dy] = given.goal.loss(cast<float>(model.forward(cast<T>(x), saved, p)), given.given);
-        loss = value;
-        weights.zero_grad();
+        auto y = model.forward(cast<T>(x), saved, p);
+        auto [value, dy] = in_phase("loss", [&] { return given.goal.loss(cast<float>(std::move(y)), given.given); });
+        in_phase("update", [&] {
+            flop_counter::count(0, static_cast<double>(weights.grads().size()) * 4);
+            weights.zero_grad();
+        });
+        last = std::move(value);  // read when the host needs it: it would wait for forward
         if constexpr (scales) {
             scale.set(scaler.scale());
             if (curvature) curvature->gradients_scaled_by(scaler.scale());
@@ -117,7 +203,10 @@ void run(const std::string& network, index_t batch, int steps, const char* produ
             model.backward(cast<T>(std::move(dy)), saved, p);
         }
         if (curvature) curvature->precondition(static_cast<double>(batch), 0.01);
-        optimizer.step(0.01);
+        in_phase("update", [&] {
+            flop_counter::count(0, static_cast<double>(weights.grads().size()) * 5 * 4);  // of SGD with momentum
+            optimizer.step(0.01);
+        });
     };
     std::optional<trainer<cuda, T>> recorded;
     if (form == "recorded")
@@ -137,9 +226,10 @@ void run(const std::string& network, index_t batch, int steps, const char* produ
         for (int before_it = -1; before_it != skipped;) before_it = skipped, step();  // until the scale fits
     const int skipped_first = std::exchange(skipped, 0);
     const double seconds = gpu_benchmark::seconds_of(step, steps);
+    if (!recorded) loss = last;
     check(cudaMemGetInfo(&after, &total), "asking for memory");
     std::printf(
-        "{\"network\":\"%s\",\"batch\":%lld,\"products\":\"%s\",\"seconds_a_step\":%.5f,\"images_per_s\":%.1f,"
+        "{\"network\":\"%s\",\"batch\":%lld,\"products\":\"%s\",\"seconds_a_step\":%.5f,\"samples_per_s\":%.1f,"
         "\"loss\":%.4f,"
         "\"driver_megabytes\":%.0f,\"pool_peak_megabytes\":%.0f",
         network.c_str(), static_cast<long long>(batch), products, seconds, static_cast<double>(batch) / seconds, loss,
@@ -152,6 +242,10 @@ void run(const std::string& network, index_t batch, int steps, const char* produ
         std::printf(",\"recorded_steps\":%lld,\"graphs_a_step\":%lld",
                     static_cast<long long>(recorded->recorder().launched()),
                     static_cast<long long>(recorded->recorder().graphs()));
+    } else if (profiles) {
+        const double copy_rate = gpu_benchmark::copy_rate(), matrix_rate = gpu_benchmark::product_rate<T>();
+        const auto found = profile(step, std::min(steps, 5), copy_rate, matrix_rate);
+        std::printf(",\"profile\":%s", gpu_benchmark::as_json(found, seconds, copy_rate, matrix_rate).c_str());
     } else if (!form.empty()) {
         const kfac_config c{.form = form == "eigen" ? kfac_form::eigen : kfac_form::inverse};
         const auto mean_seconds = [&] {
@@ -180,11 +274,11 @@ int main(int argc, char** argv) {
     using namespace cairn;
     try {
         const std::string network = argc > 1 ? argv[1] : "resnet50", products = argc > 3 ? argv[3] : "tf32";
-        require(network == "resnet18" || network == "resnet50" || network == "cosmoflow", "network ", network,
-                "; resnet18, resnet50 or cosmoflow");
+        require(network == "resnet18" || network == "resnet50" || network == "cosmoflow" || network == "gpt",
+                "network ", network, "; resnet18, resnet50, cosmoflow or gpt");
         const std::string form = argc > 5 ? argv[5] : "";
-        require(form.empty() || form == "eigen" || form == "inverse" || form == "recorded", "steps ", form,
-                "; recorded, or with K-FAC of form eigen or inverse");
+        require(form.empty() || form == "eigen" || form == "inverse" || form == "recorded" || form == "profile",
+                "steps ", form, "; recorded, profile, or with K-FAC of form eigen or inverse");
         require(products == "tf32" || products == "exact" || products == "bf16" || products == "fp16", "products ",
                 products, "; exact, tf32, bf16 or fp16");
         cuda::choose(0);

@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
 import time
 
 import json_file
@@ -39,10 +40,13 @@ def descendants(process):
     return found
 
 
+libc = ctypes.CDLL(None)
+
+
 def own_group():
-    """In a new process: it can be ended with all that it starts, and is when this one is killed."""
+    """In a new process: it can be ended with all that it starts, and is when the thread that started it ends."""
     os.setpgid(0, 0)
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def alive(process):
@@ -77,7 +81,7 @@ def end(process, grace=5):
 
 
 class Session:
-    """record: that of --out; parts of the call ask it to run programs.
+    """record: that of --out; parts of the call ask it to run programs, several threads at a time if they like.
     minutes: after these no further program is begun that would not end within a minute more; 0: no end."""
 
     def __init__(self, out, machine, revision, settings, minutes=0, again=(), environment=None):
@@ -85,8 +89,10 @@ class Session:
         self.begin = time.monotonic()
         self.end = self.begin + 60 * minutes + 60 if minutes else None
         self.began = 0        # programs of this call
-        self.left = {}        # part -> why it is not at its end
         self.failed_now = set()
+        self.running = set()  # processes
+        self.stopped = False
+        self.lock = threading.RLock()
         self.record = self._read(machine, revision, settings)
         for part in again:
             self.record["parts"].pop(part, None)
@@ -109,6 +115,10 @@ class Session:
         return {**record, "parts": parts}
 
     def save(self):
+        with self.lock:
+            self._write()
+
+    def _write(self):
         self.record["when"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         try:
             self.out.parent.mkdir(parents=True, exist_ok=True)
@@ -128,6 +138,7 @@ class Session:
                                        env=environment or self.environment, preexec_fn=own_group)
         except OSError as error:
             raise Failure(f"{command[0]} cannot be started: {error}") from error
+        self.running.add(process)
         try:
             out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -139,34 +150,51 @@ class Session:
         except BaseException:  # Ctrl-C, or this program being ended: nothing stays behind on the GPU
             end(process, 1)
             raise
+        finally:
+            self.running.discard(process)
+        if self.stopped:
+            raise TimeIsOver("this program was ended from outside")
         if process.returncode and check:
             how = f"signal {-process.returncode}" if process.returncode < 0 else str(process.returncode)
             raise Failure(f"{' '.join(command)} ended with {how}:\n{out[-6000:]}{err[-3000:]}")
         return out
 
+    def stop(self):
+        """Ends the programs of other threads, whose results are not recorded."""
+        self.stopped = True
+        for process in list(self.running):
+            for one, how in [(process.pid, os.killpg), *((one, os.kill) for one in descendants(process.pid))]:
+                try:
+                    how(one, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
     def once(self, part, name, expected, measure):
         """The recorded result `name` of a part, or that of measure(), recorded. expected: its seconds, about. Failure: it failed, which is recorded."""
-        entry = self.record["parts"].setdefault(part, {"results": {}, "failed": {}, "seconds": {}})
-        if name in entry["results"]:
-            return entry["results"][name]
-        if (part, name) in self.failed_now:
-            raise Failure(entry["failed"][name])
-        now = time.monotonic()
-        if self.end is not None and self.began and now + expected > self.end:
-            raise TimeIsOver(f"{name} takes about {expected:.0f} s, {max(0, self.end - now):.0f} are left of this call")
-        self.began += 1
+        with self.lock:
+            entry = self.record["parts"].setdefault(part, {"results": {}, "failed": {}, "seconds": {}})
+            if name in entry["results"]:
+                return entry["results"][name]
+            if (part, name) in self.failed_now:
+                raise Failure(entry["failed"][name])
+            now = time.monotonic()
+            if self.stopped or (self.end is not None and self.began and now + expected > self.end):
+                raise TimeIsOver(f"{name} takes about {expected:.0f} s, {max(0, (self.end or now) - now):.0f} are left of this call")
+            self.began += 1
         try:
             result = measure()
         except (Failure, OSError, ValueError, KeyError, IndexError, TypeError) as error:
             text = str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
-            entry["failed"][name] = text
-            self.failed_now.add((part, name))
             print(f"{part}, {name} FAILED: {text}", flush=True)
-            self.save()
+            with self.lock:
+                entry["failed"][name] = text
+                self.failed_now.add((part, name))
+                self._write()
             raise Failure(text) from error
-        entry["failed"].pop(name, None)
-        entry["results"][name], entry["seconds"][name] = result, round(time.monotonic() - now, 1)
-        self.save()
+        with self.lock:
+            entry["failed"].pop(name, None)
+            entry["results"][name], entry["seconds"][name] = result, round(time.monotonic() - now, 1)
+            self._write()
         return result
 
     def tried(self, *arguments):

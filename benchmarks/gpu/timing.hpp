@@ -1,7 +1,9 @@
 #pragma once
-// How long the GPU takes for what is launched: events around repetitions, after a warm-up.
+// How long the GPU takes for what is launched: events around repetitions, after a warm-up. And its two ceilings: bytes a
+// second of a copy, operations a second of a large matrix product.
 
 #include <cairn/core/random.hpp>
+#include <cairn/device/cuda/gemm.hpp>
 #include <cairn/device/cuda/runtime.hpp>
 
 #include <algorithm>
@@ -53,6 +55,26 @@ tensor<T, cuda> random_numbers(index_t n, std::uint32_t stream) {
     tensor<T, cuda> t({n});
     cuda::launch({.blocks = grid::blocks_for<cuda>(n, 256, 4)}, random_kernel<T>{n, {1, stream, 0}, t.data()});
     return t;
+}
+
+/// Bytes read and written a second, of 2 GiB.
+inline double copy_rate() {
+    constexpr index_t bytes = index_t{2} << 30;
+    const auto from = random_numbers<float>(bytes / 4, 1);
+    tensor<float, cuda> to({bytes / 4});
+    return 2.0 * bytes / seconds_of([&] { cuda::copy_within(to.data(), from.data(), bytes); });
+}
+
+/// Operations a second of a product of matrices of 8192 x 8192, as gpu_float_products() has it.
+template <class T>
+double product_rate() {
+    constexpr index_t n = 8192;
+    const auto a = random_numbers<T>(n * n, 2), b = random_numbers<T>(n * n, 3);
+    tensor<T, cuda> c({n * n});
+    using number = grid::sum_type<T>;
+    const double seconds = seconds_of(
+        [&] { gemm(cuda{}, false, false, n, n, n, number{1}, a.data(), n, b.data(), n, number{0}, c.data(), n); });
+    return 2.0 * n * n * n / seconds;
 }
 
 }  // namespace cairn::gpu_benchmark

@@ -1,10 +1,10 @@
 """PyTorch's training step of the same network: the peer of gpu_step.cu. Prints one line of JSON.
 
-    python3 benchmarks/gpu/torch_step.py resnet18|resnet50|cosmoflow 256 tf32|exact|amp|fp16 [--compile [MODE]] [--layout contiguous] [--steps 15]
+    python3 benchmarks/gpu/torch_step.py resnet18|resnet50|cosmoflow|gpt 256 tf32|exact|amp|fp16 [--compile [MODE]] [--layout contiguous] [--steps 15]
 
 PyTorch at its best: amp: autocast in bfloat16; fp16: in float16, with GradScaler. Channels last, every algorithm of cuDNN tried, fused SGD with
 momentum 0.9 and weight decay 1e-4, no word to the host from step to step: the time of a step is that between two events, all of which are read
-when the last step is done. Random images (cosmoflow: volumes of 128³ with 4 channels) that lie on the GPU. Memory is the driver's figure after
+when the last step is done. Random images (cosmoflow: volumes of 128³ with 4 channels; gpt: texts of 512 tokens of 256) that lie on the GPU. Memory is the driver's figure after
 the caches of the first steps are let go, and PyTorch's own peak. Needs torch alone: networks are spelled out here.
 --device cpu with --size and few --steps only tries the script.
 """
@@ -16,14 +16,14 @@ import sys
 import time
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("network", choices=["resnet18", "resnet50", "cosmoflow"])
+parser.add_argument("network", choices=["resnet18", "resnet50", "cosmoflow", "gpt"])
 parser.add_argument("batch", type=int)
 parser.add_argument("products", choices=["exact", "tf32", "amp", "fp16"])
 parser.add_argument("--compile", nargs="?", const="default", choices=["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
 parser.add_argument("--layout", choices=["channels_last", "contiguous"], default="channels_last")
 parser.add_argument("--steps", type=int, default=15)
 parser.add_argument("--warm-up", type=int, default=10)
-parser.add_argument("--size", type=int, help="of images (224) or volumes (128)")
+parser.add_argument("--size", type=int, help="of images (224), volumes (128) or texts (512)")
 parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
 options = parser.parse_args()
 if min(options.batch, options.steps, options.warm_up) < 1:
@@ -90,7 +90,37 @@ def cosmoflow(size):  # MLPerf HPC's, as cairn/models/cosmoflow.hpp
     return nn.Sequential(*parts, nn.Linear(into, 3))
 
 
-if options.network == "cosmoflow":
+class Block(nn.Module):
+    """Of GPT-2, as cairn/models/transformer.hpp has it: normalisation in front."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.norms = heads, nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(self.norms[0](x)).chunk(3, -1))
+        x = x + self.out(nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        return x + self.mlp(self.norms[1](x))
+
+
+class Gpt(nn.Module):
+    """Tokens (batch, length) to logits (batch, tokens, length), as cross_entropy wants them."""
+
+    def __init__(self, length, tokens=256, width=768, heads=12, blocks=12):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(tokens, width), nn.Parameter(0.02 * torch.randn(length, width))
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(blocks)), nn.LayerNorm(width), nn.Linear(width, tokens, bias=False))
+
+    def forward(self, text):
+        return self.blocks(self.tokens(text) + self.positions).transpose(1, 2)
+
+
+if options.network == "gpt":
+    size, layout = options.size or 512, torch.contiguous_format
+    model, wanted, loss_of = Gpt(size), torch.randint(256, (options.batch, size), device=options.device), nn.functional.cross_entropy
+elif options.network == "cosmoflow":
     size = options.size or 128
     model, shape, layout = cosmoflow(size), (4, size, size, size), torch.channels_last_3d
     wanted, loss_of = torch.rand(options.batch, 3, device=options.device) - 0.5, nn.functional.mse_loss
@@ -102,7 +132,8 @@ if options.layout == "contiguous":
     layout = torch.contiguous_format
 model = model.to(options.device).to(memory_format=layout)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=True)
-images = (torch.rand(options.batch, *shape, device=options.device) - 0.5).contiguous(memory_format=layout)
+inputs = torch.randint(256, (options.batch, size), device=options.device) if options.network == "gpt" else \
+    (torch.rand(options.batch, *shape, device=options.device) - 0.5).contiguous(memory_format=layout)
 network = torch.compile(model, mode=options.compile) if options.compile else model
 scaler = torch.amp.GradScaler(options.device, enabled=options.products == "fp16")
 short = torch.float16 if options.products == "fp16" else torch.bfloat16
@@ -111,7 +142,7 @@ short = torch.float16 if options.products == "fp16" else torch.bfloat16
 def step():
     optimizer.zero_grad(set_to_none=True)
     with torch.autocast(options.device, short, enabled=options.products in ("amp", "fp16")):
-        loss = loss_of(network(images), wanted)
+        loss = loss_of(network(inputs), wanted)
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
@@ -148,7 +179,7 @@ times = [a.elapsed_time(b) / 1e3 if on_gpu else b - a for a, b in zip(marks, mar
 seconds = statistics.median(times)
 print(json.dumps({"network": options.network, "batch": options.batch, "products": options.products, "compiled": options.compile, "layout": options.layout,
                   "device": options.device, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
-                  "seconds_a_step": seconds, "images_per_s": options.batch / seconds, "quickest": min(times), "slowest": max(times),
+                  "seconds_a_step": seconds, "samples_per_s": options.batch / seconds, "quickest": min(times), "slowest": max(times),
                   "seconds_of_warm_up": warm_up, "loss": float(loss), "loss_scale": scaler.get_scale() if scaler.is_enabled() else None,
                   "driver_megabytes": (free_before - torch.cuda.mem_get_info()[0]) / 1e6 if on_gpu else None,
                   "allocated_peak_megabytes": torch.cuda.max_memory_allocated() / 1e6 if on_gpu else None}))

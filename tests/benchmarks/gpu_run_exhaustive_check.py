@@ -22,12 +22,16 @@ sys.path[:0] = [str(root / "benchmarks"), str(root / "benchmarks" / "gpu")]
 from session import CannotRecord, Failure, Session, TimeIsOver, alive  # noqa: E402
 
 RUN = root / "benchmarks" / "gpu" / "run"
-STEP = '{"loss": 1.5, "images_per_s": 100, "driver_megabytes": 10, "kfac_overhead": 0.1}'
+ROW = '{"kind": "conv 3x3", "phase": "backward", "calls": 16, "seconds": 0.02, "floor_seconds": 0.01, "bytes_floor": 0.004, "flops_floor": 0.01, "bound": "arithmetic"}'
+STEP = ('{"loss": 1.5, "samples_per_s": 100, "seconds_a_step": 0.04, "driver_megabytes": 11, "pool_peak_megabytes": 10, "kfac_overhead": 0.1, '
+        '"profile": {"gap_seconds": 0.002, "phases": {"forward": 0.018, "backward": 0.02}, "kinds": [' + ROW + '], "layers": []}}')
 
 # Each notes that it ran, and does what FAKE_... asks for where its arguments match.
 PRETENDS = """#!/bin/bash
 echo "$(basename "$0") $*" >>"$FAKE_LOG"
 [[ -z $FAKE_FAIL || "$0 $*" != *$FAKE_FAIL* ]] || { echo "as was asked" >&2; exit 3; }
+exec 9>>"$FAKE_LOG.beside"; flock -s 9; [[ -z $FAKE_TIMED || "$0 $*" != *$FAKE_TIMED* ]] || flock -x -n 9 || { echo "it is timed, and others run" >&2; exit 3; }
+[[ -z $FAKE_SLOW ]] || sleep "$FAKE_SLOW"
 [[ -z $FAKE_HANG || "$0 $*" != *$FAKE_HANG* ]] || { echo $$ >"$FAKE_LOG.own"; sleep 1000 & echo $! >"$FAKE_LOG.child"; wait; }
 """
 PROGRAMS = {
@@ -63,7 +67,7 @@ class Place:
     def environment(self, **more):
         self.log.write_text("")
         path = os.environ["PATH"] if more.pop("bare", False) else f"{self.folder}/smi:{os.environ['PATH']}"
-        return {**os.environ, "PATH": path, "TMPDIR": str(self.folder / "tmp"), "FAKE_LOG": str(self.log), "FAKE_FAIL": "", "FAKE_HANG": "", "FAKE_DIFFERS": "", **more}
+        return {**os.environ, "PATH": path, "TMPDIR": str(self.folder / "tmp"), "FAKE_LOG": str(self.log), "FAKE_FAIL": "", "FAKE_HANG": "", "FAKE_DIFFERS": "", "FAKE_TIMED": "", "FAKE_SLOW": "", **more}
 
     def run(self, *arguments, build=True, **more):
         return subprocess.run(self.command(*arguments, build=build), env=self.environment(**more), capture_output=True, text=True, timeout=300)
@@ -75,24 +79,76 @@ class Place:
         return json.loads(self.out.read_text())
 
 
+def laws_there_are():
+    return sum(file.read_text().count("\nTEST_CASE(") for file in (root / "tests" / "device" / "cuda" / "gpu_laws").glob("*.cu"))
+
+
 def whole_and_again(place):
-    result = place.run("laws", "train", "kernels", "step", "volumes", "kfac", "autotuned", "--turns", "2")
+    parts = ("compiled", "laws", "train", "kernels", "step", "gpt", "volumes", "kfac", "autotuned")
+    result = place.run(*parts, "--turns", "2", "--seeds", "2", FAKE_TIMED="gpu_step")
     assert result.returncode == 0, result.stdout + result.stderr
     record = place.record()
     assert record["gpu"] == "NVIDIA H200" and record["driver"] == "580.159.04" and record["torch"] == "2.11"
-    laws = sum(file.read_text().count("\nTEST_CASE(") for file in (root / "tests" / "device" / "cuda" / "gpu_laws").glob("*.cu"))
-    assert len(record["parts"]["laws"]["results"]) == laws > 20 and place.ran("cairn_gpu_laws GPU") == laws
-    assert place.ran("gpu_step resnet50 256 bf16") == 2 + 2 + 2 and place.ran("torch_step.py resnet50 256 amp --compile") == 2 + 1  # turns, recorded ones, and kfac; autotuned
-    assert place.ran("torch_step.py cosmoflow 8 amp --layout contiguous") == 1
-    assert record["parts"]["step"]["finding"]["samples_per_s"]["torch amp compiled"] == 100
-    assert record["parts"]["kernels"]["finding"]["speed_beside_torch"] == {"k": 0.5}
+    laws = laws_there_are()
+    assert len(record["parts"]["laws"]["results"]) == 2 * laws > 40 and place.ran("cairn_gpu_laws GPU") == 2 * laws
+    assert record["parts"]["laws"]["finding"] == {"laws": laws, "held": 2 * laws}
+    assert len({result["seed"] for result in record["parts"]["laws"]["results"].values()}) > laws, "seeds are drawn for each law"
+    # turns, recorded ones and kfac; to fill the compiler's cache, turns and autotuned
+    assert place.ran("gpu_step resnet50 256 bf16") == 2 + 2 + 2 and place.ran("torch_step.py resnet50 256 amp --compile") == 1 + 2 + 1
+    assert place.ran("torch_step.py cosmoflow 8 amp --layout contiguous") == 1 and place.ran("gpu_step gpt 32 bf16 15 profile") == 2
+    step = record["parts"]["step"]["finding"]
+    assert step["samples_per_s"]["torch amp compiled"] == 100 and step["recorded_memory_beside_pool"]["cairn bf16"] == 1.1
+    assert record["parts"]["kernels"]["finding"] == {"speed_beside_torch": {"k": 0.5}}
     assert record["parts"]["train"]["finding"]["recorded_alike"] is True
+    assert record["parts"]["gpt"]["finding"]["most_to_gain"]["cairn bf16"] == {"conv 3x3, backward": 0.25}
+    assert "to gain   10.000 ms, 25.0 % of the step" in result.stdout and "call 1, about" in result.stdout, result.stdout
 
-    result = place.run("laws", "train", "kernels", "step", "--turns", "2")  # all is there: nothing is run but the question for the GPU
+    result = place.run(*parts, "--turns", "2", "--seeds", "2")  # all is there: nothing is run but the question for the GPU
     assert result.returncode == 0 and place.ran("gpu_") == 1 and place.ran("train") == 0, place.log.read_text()
     result = place.run("kernels", "--again")
     assert result.returncode == 0 and place.ran("gpu_kernels") == 1
-    assert "done" in place.run("--plan", "laws").stdout and place.ran("gpu_laws") == 0
+    assert "done" in place.run("--plan", "laws", "--seeds", "2").stdout and place.ran("gpu_laws") == 0
+
+
+def tiers(place):
+    """One call of 8 minutes is planned to have the first two tiers; what is more telling runs first, and what is short runs where what is long does not fit."""
+    said = place.run("--plan", "--pack", str(place.folder / "tests"), build=False).stdout
+    first, second = [line for line in said.splitlines() if line.startswith("call ")][:2]
+    assert f"(2) laws {4 * laws_there_are()}, ranks 2" in first and "(2)" not in second, said
+    assert all(word in first for word in ("compiled 3", f"laws {laws_there_are()}", "train 8", "step 4", "gpt 4", "volumes 4", "kfac 1")), said
+    place.run("step", "kfac", "--turns", "2")
+    ran = [line.split() for line in place.log.read_text().splitlines() if line.startswith("gpu_step") or "torch_step" in line]
+    tier = [4 if {"tf32", "fp16"} & set(line) or line[-1] == "eigen" else 1 for line in ran]
+    assert tier == sorted(tier) and ran[0][:4] == ["gpu_step", "resnet50", "256", "bf16"] and ran[0][4:] == ["15", "profile"], ran
+
+    session = Session(place.folder / "other.json", {"gpu": "g"}, "r", {}, minutes=1)
+    run = importlib.machinery.SourceFileLoader("gpu_run", str(RUN)).load_module()
+    programs = [("p", run.Program(name, seconds, lambda: 1)) for name, seconds in (("first", 1), ("long", 1e6), ("short", 1))]
+    run.run_programs(session, False, programs)
+    assert sorted(session.record["parts"]["p"]["results"]) == ["first", "short"]
+    assert run.conclude(session, "p", run.Part([program for _, program in programs])) == 1
+
+
+def together(place):
+    """Laws run five at a time, and a program that is timed runs alone."""
+    begin = time.monotonic()
+    result = place.run("laws", "--seeds", "1", FAKE_SLOW="0.5")
+    took = time.monotonic() - begin
+    assert result.returncode == 0 and laws_there_are() * 0.5 / 5 < took < laws_there_are() * 0.5 / 2, took
+    result = place.run("laws", "--again", "--seeds", "1", FAKE_FAIL="normalisation gives")
+    assert result.returncode == 1 and "normalisation gives" in result.stderr
+    part = place.record()["parts"]["laws"]
+    assert len(part["results"]) == laws_there_are() - 1 and list(part["failed"]) == ["GPU: normalisation gives the results of plain loops"]
+    process = subprocess.Popen(place.command("laws", "--again", "--seeds", "1"), env=place.environment(FAKE_HANG="GPU: "), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(600):
+        if place.ran("gpu_laws GPU") >= 5:
+            break
+        time.sleep(0.1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) and not alive(int(pathlib.Path(f"{place.log}.child").read_text()))
+    part = place.record()["parts"].get("laws", {"results": {}, "failed": {}})
+    assert not part["failed"] and not part["results"], part
 
 
 def failures_are_recorded(place):
@@ -264,7 +320,7 @@ def bundles(place):
 
 
 def main():
-    for check in (whole_and_again, failures_are_recorded, training_that_differs, laws_that_do_not_run_are_not_passed, without_a_gpu, ended_from_outside, programs_that_hang,
+    for check in (whole_and_again, tiers, together, failures_are_recorded, training_that_differs, laws_that_do_not_run_are_not_passed, without_a_gpu, ended_from_outside, programs_that_hang,
                   minutes_that_are_over, records_do_not_mix, packs, bundles):
         with tempfile.TemporaryDirectory() as folder:
             check(Place(pathlib.Path(folder)))

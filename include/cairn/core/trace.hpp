@@ -26,7 +26,8 @@ struct trace_event {
     const char* kind;   // "compute", "data", "optimizer", …
     double begin, end;  // seconds of now()
     std::size_t thread;
-    layer_cost cost;  // of the layer, where one was given
+    layer_cost cost;         // of the layer, where one was given
+    std::string layer = {};  // its describe(), likewise
 };
 
 /// All events of this process.
@@ -39,6 +40,10 @@ public:
 
     void enable(bool on) { on_.store(on, std::memory_order_relaxed); }
     bool enabled() const { return on_.load(std::memory_order_relaxed); }
+
+    /// Intervals are measured by `clock` from now on, for example one that marks moments of a GPU; null: now().
+    void use_clock(std::function<double()> clock) { clock_ = std::move(clock); }
+    double time() const { return clock_ ? clock_() : now(); }
 
     void add(trace_event event) {
         const std::scoped_lock lock(mutex_);
@@ -95,6 +100,7 @@ private:
 
     static constexpr std::size_t max_events = 400'000;
     std::atomic<bool> on_{false};
+    std::function<double()> clock_;
     mutable std::mutex mutex_;
     std::vector<trace_event> events_;
 };
@@ -107,16 +113,17 @@ public:
         outer_length_ = path().size();
         if (outer_length_ && !name.empty()) path() += '/';
         path() += name;
-        begin_ = now();
+        begin_ = trace::global().time();
     }
     ~trace_scope() {
         if (!active()) return;
-        trace::global().add(
-            {path(), phase_, kind_, begin_, now(), std::hash<std::thread::id>{}(std::this_thread::get_id()), cost_});
+        trace::global().add({path(), phase_, kind_, begin_, trace::global().time(),
+                             std::hash<std::thread::id>{}(std::this_thread::get_id()), cost_, std::move(layer_)});
         path().resize(outer_length_);
     }
     bool active() const { return begin_ >= 0; }
     void set_cost(const layer_cost& cost) { cost_ = cost; }
+    void set_layer(std::string description) { layer_ = std::move(description); }
 
     trace_scope(const trace_scope&) = delete;
     trace_scope& operator=(const trace_scope&) = delete;
@@ -131,6 +138,7 @@ private:
     const char* phase_;
     const char* kind_;
     layer_cost cost_;
+    std::string layer_;
     std::size_t outer_length_ = 0;
     double begin_ = -1;
 };

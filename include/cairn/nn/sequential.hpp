@@ -172,6 +172,7 @@ public:
     template <class Action>
     decltype(auto) visit(int i, const char* phase, Action&& action, const shape* in = nullptr) {
         trace_scope scope(name(i), phase, "compute");
+        if (scope.active()) scope.set_layer((*this)[i].describe());
         if (scope.active() && in) scope.set_cost((*this)[i].cost(*in));
         try {
             return action((*this)[i]);
