@@ -2,7 +2,7 @@
 // What is done to each row of a matrix on a grid device; same names and meaning as device/cpu/rows.hpp.
 
 #include <cairn/core/flop_counter.hpp>
-#include <cairn/device/grid/for_each.hpp>
+#include <cairn/device/grid/channels.hpp>
 
 #include <cstdint>
 
@@ -26,21 +26,31 @@ struct argmax_of_rows {
     }
 };
 
+/// Bytes: a read and written in packets of eight; a thread keeps its part of v.
 template <class T>
-struct add_to_rows_kernel {
-    index_t columns;
+struct add_to_rows_op {
     const T* v;
     T* a;
 
-    CAIRN_HD void operator()(index_t i) const {
-        a[i] = static_cast<T>(static_cast<sum_type<T>>(a[i]) + static_cast<sum_type<T>>(v[remainder(i, columns)]));
+    struct coefficients {
+        T added[packet_lanes];
+        CAIRN_HD void set(int j, index_t c, const add_to_rows_op& op) { added[j] = op.v[c]; }
+        CAIRN_HD void set_all(index_t c, const add_to_rows_op& op) { load_eight(op.v + c, added); }
+    };
+
+    CAIRN_HD void operator()(index_t at, bool whole, int count, const coefficients& c) const {
+        T p[packet_lanes];
+        load_packet(a + at, whole, count, p);
+        for (int j = 0; j < packet_lanes; ++j)
+            p[j] = static_cast<T>(static_cast<sum_type<T>>(p[j]) + static_cast<sum_type<T>>(c.added[j]));
+        store_packet(a + at, whole, count, p);
     }
 };
 
 /// What add_to_rows does, without counting it as a kernel by itself.
 template <class T, GridDevice D>
 void add_to_rows(D d, index_t rows, index_t columns, const T* v, T* a) {
-    for_indices(d, rows * columns, add_to_rows_kernel<T>{columns, v, a});
+    for_channels(d, rows, columns, packets_fit(a), add_to_rows_op<T>{v, a});
 }
 
 }  // namespace grid

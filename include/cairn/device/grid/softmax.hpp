@@ -1,9 +1,15 @@
 #pragma once
 // Softmax and cross-entropy on a grid device: same names, arguments and formulas as device/cpu/softmax.hpp. One block a
-// row; x is read twice, the second time from the cache. Labels out of range cannot throw here: their loss is NaN and
-// their gradient 0.
+// row, in one pass: each thread holds its packets of the row in registers, so that x is read once, an element takes one
+// exp, and y or the gradient is written by the same kernel. With the maximum m_t and s_t = Σ exp(x − m_t) of a thread,
+//   m = max m_t,   Σ exp(x − m) = Σ s_t exp(m_t − m),   exp(x − m) = exp(x − m_t) exp(m_t − m)
+// (Milakov and Gimelshein 2018). Rows of more than 8,192 elements (2,048 where they do not fall into packets of eight)
+// go through the registers in pieces, and are read and exponentiated once more for what is written.
+// Bytes: x and y; dy, y and dx; x and its gradient, with or without label smoothing.
+// Labels out of range cannot throw here: their loss is NaN and their gradient 0.
 
 #include <cairn/device/grid/array_sums.hpp>
+#include <cairn/device/grid/channels.hpp>
 #include <cairn/device/ignore_index.hpp>
 
 #include <cmath>
@@ -21,28 +27,95 @@ index_t row_scratch(int threads) {
     return threads / warp_threads * index_t{sizeof(S)};
 }
 
-/// Largest of a row, NaN if there is one.
-template <class S, class Block, class T>
-CAIRN_HD S row_max(Block& b, index_t columns, const T* x) {
-    S most = -std::numeric_limits<S>::infinity(), broken = 0;
-    for (index_t k = b.thread(); k < columns; k += b.threads()) {
-        const S v = static_cast<S>(x[k]);
-        if (v != v) broken = 1;
-        most = v > most ? v : most;
+/// What a thread holds of a row: packets of Lanes neighbouring elements, `threads` packets apart, a piece at a time; and
+/// the sums over all of its pieces until now. Not numbers make the sums not numbers.
+template <int Lanes, class T>
+struct row_part {
+    using S = sum_type<T>;
+    static constexpr int held = Lanes == 1 ? 8 : 4;
+    static constexpr S lowest = -std::numeric_limits<S>::infinity();
+
+    index_t columns;
+    S v[held][Lanes];           // exp(x − base)
+    S most = lowest, base = 0;  // the largest x, and the same unless it is -∞
+    S sum = 0;                  // Σ exp(x − base)
+    S spread = 0, weights = 0;  // Σ w (x − base), Σ w
+
+    /// Elements of a piece, of all threads.
+    template <class Block>
+    CAIRN_HD static index_t piece(Block& b) {
+        return b.threads() * held * Lanes;
     }
-    most = block_max(b, most, b.template shared<S>());
-    broken = block_max(b, broken, b.template shared<S>());
-    return broken > 0 ? std::numeric_limits<S>::quiet_NaN() : most;
+    template <class Block>
+    CAIRN_HD static index_t place(Block& b, index_t from, int h) {
+        return from + (h * b.threads() + b.thread()) * Lanes;
+    }
+
+    template <class Block>
+    CAIRN_HD void load(Block& b, const T* x, index_t from) {
+        for (int h = 0; h < held; ++h) {
+            const index_t at = place(b, from, h);
+            packet<T, Lanes> p{};
+            if (at < columns) p = *reinterpret_cast<const packet<T, Lanes>*>(x + at);
+            for (int j = 0; j < Lanes; ++j) v[h][j] = at < columns ? static_cast<S>(p.v[j]) : lowest;
+        }
+    }
+
+    /// Loads a piece and adds it; weight(k): of column k, asked for with Weighted.
+    template <bool Weighted, class Block, class Weight>
+    CAIRN_HD void add(Block& b, const T* x, index_t from, const Weight& weight) {
+        load(b, x, from);
+        const S before = base;
+        for (int h = 0; h < held; ++h)
+            for (int j = 0; j < Lanes; ++j) most = v[h][j] > most ? v[h][j] : most;
+        base = most == lowest ? S{} : most;
+        if (from > 0) {
+            sum *= std::exp(before - base);
+            spread += weights * (before - base);
+        }
+        for (int h = 0; h < held; ++h) {
+            const index_t at = place(b, from, h);
+            for (int j = 0; j < Lanes; ++j) {
+                if (Weighted && at < columns) {
+                    const S w = weight(at + j);
+                    spread += w * (v[h][j] - base);
+                    weights += w;
+                }
+                v[h][j] = std::exp(v[h][j] - base);
+                sum += v[h][j];
+            }
+        }
+    }
+
+    /// write(packet, first column, exp(x − base of the piece), its factor to exp(x − m)), for all of the row.
+    template <class Block, class Write>
+    CAIRN_HD void for_packets(Block& b, const T* x, S m, const Write& write) {
+        const bool whole = piece(b) >= columns;  // the values are still held
+        S scale = most == lowest ? S{} : std::exp(base - m);
+        for (index_t from = 0; from < columns; from += piece(b)) {
+            if (!whole) {
+                load(b, x, from);
+                scale = 1;
+                for (int h = 0; h < held; ++h)
+                    for (int j = 0; j < Lanes; ++j) v[h][j] = std::exp(v[h][j] - m);
+            }
+            for (int h = 0; h < held; ++h)
+                if (const index_t at = place(b, from, h); at < columns) write(at, v[h], scale);
+        }
+    }
+};
+
+/// Adds all pieces of a row; returns the row's maximum m, and Σ exp(x − m) in `sum`.
+template <bool Weighted, class Block, class Part, class T, class Weight>
+CAIRN_HD typename Part::S add_row(Block& b, Part& mine, const T* x, typename Part::S& sum, const Weight& weight) {
+    using S = typename Part::S;
+    for (index_t from = 0; from < mine.columns; from += Part::piece(b)) mine.template add<Weighted>(b, x, from, weight);
+    const S m = block_max(b, mine.most, b.template shared<S>());
+    sum = block_sum(b, mine.sum * std::exp(mine.most - m), b.template shared<S>());
+    return m;
 }
 
-template <class S, class Block, class T>
-CAIRN_HD S row_exp_sum(Block& b, index_t columns, const T* x, S most) {
-    S sum = 0;
-    for (index_t k = b.thread(); k < columns; k += b.threads()) sum += std::exp(static_cast<S>(x[k]) - most);
-    return block_sum(b, sum, b.template shared<S>());
-}
-
-template <class T>
+template <int Lanes, class T>
 struct softmax_forward_kernel {
     index_t columns;
     const T* x;
@@ -52,9 +125,15 @@ struct softmax_forward_kernel {
     CAIRN_HD void operator()(Block& b) const {
         using S = sum_type<T>;
         const T* const row = x + b.block() * columns;
-        const S most = row_max<S>(b, columns, row), inverse = S(1) / row_exp_sum<S>(b, columns, row, most);
-        for (index_t k = b.thread(); k < columns; k += b.threads())
-            y[b.block() * columns + k] = static_cast<T>(std::exp(static_cast<S>(row[k]) - most) * inverse);
+        T* const out = y + b.block() * columns;
+        row_part<Lanes, T> mine{columns};
+        S sum;
+        const S m = add_row<false>(b, mine, row, sum, [](index_t) { return S(1); }), inverse = S(1) / sum;
+        mine.for_packets(b, row, m, [&](index_t at, const S(&v)[Lanes], S scale) {
+            packet<T, Lanes> p;
+            for (int j = 0; j < Lanes; ++j) p.v[j] = static_cast<T>(v[j] * (scale * inverse));
+            *reinterpret_cast<packet<T, Lanes>*>(out + at) = p;
+        });
     }
 };
 
@@ -77,7 +156,7 @@ struct softmax_backward_kernel {
     }
 };
 
-template <class T, class S>
+template <int Lanes, class T, class S>
 struct cross_entropy_kernel {
     index_t columns;
     const T* logits;
@@ -96,22 +175,22 @@ struct cross_entropy_kernel {
         const T* const x = logits + from;
         const index_t label = labels[b.block()];
         const bool ignored = label == ignore_index, known = !ignored && label >= 0 && label < columns;
-        const S most = row_max<S>(b, columns, x), sum = row_exp_sum<S>(b, columns, x, most);
+        const S at_label = known ? static_cast<S>(x[label]) : S{};  // before the gradient is written over it
         const S share = smoothing / static_cast<S>(columns);
         const auto weight = [this](index_t k) { return class_weights ? class_weights[k] : S(1); };
-        S spread = 0, weights = 0;  // Σ w (x − max), Σ w
-        if (smoothing > 0)
-            for (index_t k = b.thread(); k < columns; k += b.threads()) {
-                spread += weight(k) * (static_cast<S>(x[k]) - most);
-                weights += weight(k);
-            }
-        spread = block_sum(b, spread, b.template shared<S>());
-        weights = block_sum(b, weights, b.template shared<S>());
+        row_part<Lanes, T> mine{columns};
+        S sum, spread = 0, weights = 0;  // Σ exp(x − m), Σ w (x − m), Σ w
+        S m;
+        if (smoothing > 0) {
+            m = add_row<true>(b, mine, x, sum, weight);
+            spread = block_sum(b, mine.spread + mine.weights * (mine.base - m), b.template shared<S>());
+            weights = class_weights ? block_sum(b, mine.weights, b.template shared<S>()) : static_cast<S>(columns);
+        } else {
+            m = add_row<false>(b, mine, x, sum, weight);
+        }
         const S hit = known ? (S(1) - smoothing) * weight(label) : S{}, total = hit + share * weights;
-        const S at_label = known ? static_cast<S>(x[label]) - most : S{};
-        b.sync();  // dlogits may be logits: all threads have read at_label
         if (b.thread() == 0)
-            loss[b.block()] = known     ? -hit * at_label - share * spread + total * std::log(sum)
+            loss[b.block()] = known     ? -hit * (at_label - m) - share * spread + total * std::log(sum)
                               : ignored ? S{}
                                         : std::numeric_limits<S>::quiet_NaN();
         if (!dlogits) return;
@@ -119,11 +198,16 @@ struct cross_entropy_kernel {
                                                              : std::numeric_limits<double>::quiet_NaN())
                                : scale;
         const S factor = part * total / sum;
-        for (index_t k = b.thread(); k < columns; k += b.threads()) {
-            const S p = std::exp(static_cast<S>(x[k]) - most) * factor - part * share * weight(k) -
-                        (k == label ? part * hit : S{});
-            dlogits[from + k] = static_cast<T>(known ? p : S{});
-        }
+        b.sync();  // dlogits may be logits: all threads have read at_label
+        mine.for_packets(b, x, m, [&](index_t at, const S(&v)[Lanes], S to_m) {
+            packet<T, Lanes> p;
+            for (int j = 0; j < Lanes; ++j) {
+                const S g =
+                    v[j] * (to_m * factor) - part * share * weight(at + j) - (at + j == label ? part * hit : S{});
+                p.v[j] = static_cast<T>(known ? g : S{});
+            }
+            *reinterpret_cast<packet<T, Lanes>*>(dlogits + from + at) = p;
+        });
     }
 };
 
@@ -145,6 +229,14 @@ void for_rows(D, index_t rows, index_t columns, Body body) {
     if (rows > 0) D::launch({.blocks = rows, .threads = threads, .shared = row_scratch<S>(threads)}, body);
 }
 
+/// A block a row, of as few threads as hold it.
+template <int Lanes, class T, GridDevice D, class Body>
+void for_parts(D, index_t rows, index_t columns, Body body) {
+    constexpr index_t of_warp = warp_threads * row_part<Lanes, T>::held * Lanes;
+    const int threads = static_cast<int>(std::clamp<index_t>((columns + of_warp - 1) / of_warp, 1, 8)) * warp_threads;
+    if (rows > 0) D::launch({.blocks = rows, .threads = threads, .shared = row_scratch<sum_type<T>>(threads)}, body);
+}
+
 }  // namespace grid
 
 /// y = softmax of each row. y may be x.
@@ -152,7 +244,9 @@ template <class T, GridDevice D>
 void softmax_forward(D d, index_t rows, index_t classes, const T* x, T* y) {
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
     flop_counter::count(5 * n, 2 * n * sizeof(T));
-    grid::for_rows<grid::sum_type<T>>(d, rows, classes, grid::softmax_forward_kernel<T>{classes, x, y});
+    grid::in_lanes(classes, grid::packets_fit(x, y), [&]<int Lanes>(grid::lane_count<Lanes>) {
+        grid::for_parts<Lanes, T>(d, rows, classes, grid::softmax_forward_kernel<Lanes, T>{classes, x, y});
+    });
 }
 
 /// dx_j = y_j (dy_j - Σ_k dy_k y_k), from the softmax y. dx may be dy.
@@ -181,9 +275,12 @@ void softmax_cross_entropy(D d, index_t rows, index_t classes, const T* logits, 
     require(smoothing >= 0 && smoothing <= 1, "cross-entropy: label smoothing ", smoothing, " is not in [0, 1]");
     const double n = static_cast<double>(rows) * static_cast<double>(classes);
     flop_counter::count((dlogits ? 6 : 4) * n, (dlogits ? 2 : 1) * n * sizeof(T));
-    grid::for_rows<S>(d, rows, classes,
-                      grid::cross_entropy_kernel<T, S>{classes, logits, labels, smoothing, loss_per_row, dlogits, scale,
-                                                       class_weights, divisor, ignore_index});
+    grid::in_lanes(classes, grid::packets_fit(logits, dlogits), [&]<int Lanes>(grid::lane_count<Lanes>) {
+        grid::for_parts<Lanes, T>(
+            d, rows, classes,
+            grid::cross_entropy_kernel<Lanes, T, S>{classes, logits, labels, smoothing, loss_per_row, dlogits, scale,
+                                                    class_weights, divisor, ignore_index});
+    });
 }
 
 }  // namespace cairn
