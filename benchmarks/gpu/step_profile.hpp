@@ -1,11 +1,11 @@
 #pragma once
 // Where the time of a training step goes on a GPU, by kind of layer and phase, beside the floors of its kernels:
 //   time of a kind   Σ over its layers of (end − begin − what layers inside took), between events in the stream
-//   floor            Σ max(bytes / copy bandwidth, flops / matrix rate), of what its kernels count (core/flop_counter.hpp)
+//   floor            Σ max(bytes / copy bandwidth, flops / matrix rate), of what kernels count (core/flop_counter.hpp)
 //   to gain          time − floor
-// The intervals are those of the trace (core/trace.hpp) on a clock whose times are numbers of marks: a mark is an event
-// in the stream, and what kernels had counted by then. So nothing waits while the step runs; the marks' seconds are read
-// at its end.
+// The intervals are those of the trace (core/trace.hpp) on a clock whose times are numbers of marks: a mark is an
+// event in the stream, and what kernels had counted by then. So nothing waits while the step runs; the marks' seconds
+// are read at its end.
 
 #include <cairn/core/trace.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
-// How long the GPU takes for what is launched: events around repetitions, after a warm-up. And its two ceilings: bytes a
-// second of a copy, operations a second of a large matrix product.
+// How long the GPU takes for what is launched: events around repetitions, after a warm-up. And its two ceilings: bytes
+// a second of a copy, operations a second of a large matrix product.
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/cuda/gemm.hpp>

@@ -3,7 +3,8 @@
 // in float (double for double) with the device's exp and erfc. Packets of eight elements, so that the bits of relu are
 // whole bytes.
 // Bytes: x and y; saved, dy and dx. GELU in float without erfc, whose instructions outlast the bytes:
-//   Φ(x) = erfc(u) / 2 for x < 0, 1 − erfc(u) / 2 else,   u = |x| / √2,   erfc(u) = exp(−u²) t P(t),   t = 1 / (1 + 0.42 u)
+//   Φ(x) = erfc(u) / 2 for x < 0, 1 − erfc(u) / 2 else,   u = |x| / √2
+//   erfc(u) = exp(−u²) t P(t),   t = 1 / (1 + 0.42 u)
 // P of degree 7, relative error 7e-8 for u < 7.5 (a minimax fit); the derivative Φ + x exp(−u²) / √(2π) takes the same
 // exp.
 

@@ -1,7 +1,7 @@
 #pragma once
 // Inputs made of 8-bit images on a grid device (core/crop_flip.hpp), in one launch a batch: moved, padded, normalised.
-// Bytes moved: 1 read and sizeof(T) written an element, in packets of eight; the table stays in the cache. A packet takes
-// the three divisions that find its first pixel, its elements count on from there.
+// Bytes moved: 1 read and sizeof(T) written an element, in packets of eight; the table stays in the cache. A packet
+// takes the three divisions that find its first pixel, its elements count on from there.
 
 #include <cairn/core/crop_flip.hpp>
 #include <cairn/core/flop_counter.hpp>
