@@ -27,6 +27,7 @@
 #include <cairn/device/grid/pool.hpp>
 #include <cairn/device/grid/reduce.hpp>
 #include <cairn/device/grid/softmax.hpp>
+#include <cairn/device/grid/split_softmax.hpp>
 
 #include "on_cuda.hpp"
 

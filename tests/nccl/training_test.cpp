@@ -13,13 +13,16 @@
 #include <cairn/device/grid/attention.hpp>
 #include <cairn/device/grid/batch_norm.hpp>
 #include <cairn/device/grid/crop_flip.hpp>
+#include <cairn/device/grid/csr.hpp>
 #include <cairn/device/grid/curvature.hpp>
+#include <cairn/device/grid/dice.hpp>
 #include <cairn/device/grid/dropout.hpp>
 #include <cairn/device/grid/embedding.hpp>
 #include <cairn/device/grid/layer_norm.hpp>
 #include <cairn/device/grid/pool.hpp>
 #include <cairn/device/grid/reduce.hpp>
 #include <cairn/device/grid/softmax.hpp>
+#include <cairn/device/grid/split_softmax.hpp>
 
 #include <unistd.h>
 #include <filesystem>
@@ -48,21 +51,23 @@ const std::string kfac_run =
 
 using figures = std::vector<tensor<float>>;
 
-/// The weights after three steps on ranks of D, which must end with the same bits.
-template <Device D>
+/// The weights after three steps on ranks of D, which must end with the same bits; or the steps' losses.
+template <Device D, bool Losses = false>
 figures trained(int ranks, const std::string& workload, const std::vector<const char*>& more) {
     const folder dir;
     figures all;
     std::mutex one_at_a_time;
     const auto run = [&](threads_communicator& world, std::optional<any_communicator> device_channel) {
         configuration settings = configuration::from_text(workload);
-        for (const char* one : {"train.batch=6", "train.micro_batches=1", "train.seed=3", "train.test_every=0"})
+        for (const char* one :
+             {"train.batch=6", "train.micro_batches=1", "train.seed=3", "train.test_every=0", "train.log_every=1"})
             settings.set(one);
         for (const char* one : more) settings.set(one);
         session_options options{.out = dir.path, .resume = {}, .max_steps = 3};
         options.generated = true;
         session<D> s(std::move(settings), options, world.split(0, world.rank()), std::move(device_channel));
         s.train();
+        if (Losses) return;
         figures mine;
         for (const auto& [name, p] : s.model().parameters()) mine.push_back(p->value.on_host());
         const std::scoped_lock lock(one_at_a_time);
@@ -78,6 +83,13 @@ figures trained(int ranks, const std::string& workload, const std::vector<const 
     else
         test::run_gpu_ranks(
             ranks, [&](nccl_communicator& c, threads_communicator& world) { run(world, any_communicator(c)); });
+    if (Losses) {
+        std::ifstream in(dir.path / "metrics.jsonl");
+        for (std::string line; std::getline(in, line);)
+            if (const auto entry = nlohmann::json::parse(line); entry.contains("loss"))
+                all.push_back(tensor<float>::filled({1}, entry["loss"].get<float>()));
+        REQUIRE(all.size() == 3);
+    }
     return all;
 }
 
@@ -90,11 +102,12 @@ double distance(const figures& a, const figures& b) {
     return most;
 }
 
+template <bool Losses = false>
 double from_the_host(int ranks, const std::string& workload, const std::vector<const char*>& more = {}) {
     CAPTURE(ranks, workload, more);
-    const figures device = trained<streamed_gpu>(ranks, workload, more);
+    const figures device = trained<streamed_gpu, Losses>(ranks, workload, more);
     CHECK(emulated::failure() == "");
-    return distance(device, trained<cpu>(ranks, workload, more));
+    return distance(device, trained<cpu, Losses>(ranks, workload, more));
 }
 
 /// A chain of linear layers whose gradients leave in several buckets beside backward: weights after four steps. Zero
@@ -206,6 +219,17 @@ TEST_CASE("training over NCCL: K-FAC", "[nccl]") {
     CHECK(from_the_host(4, kfac_run,
                         {"kfac.grad_worker_fraction=0.5", "kfac.statistics=sharded", "kfac.form=inverse"}) < 1e-3);
     CHECK(emulated::nccl_calls("reduce") + emulated::nccl_calls("reduce-scatter") > before);
+}
+
+TEST_CASE("training over NCCL: ranks that share layers", "[nccl]") {
+    const auto distance = [](int ranks, const std::string& workload, const std::vector<const char*>& more) {
+        return from_the_host<true>(ranks, workload, more);
+    };
+    // More micro-batches than messages that are posted ahead: what waits for one must not hold up the others.
+    CHECK(distance(2, lenet_run, {"parallel.pipeline=2", "parallel.schedule=1f1b", "train.micro_batches=6"}) < 1e-4);
+    CHECK(distance(2, lenet_run, {"parallel.pipeline=2", "parallel.schedule=zb_v", "train.micro_batches=4"}) < 1e-4);
+    CHECK(distance(2, cosmology_run, {"parallel.tensor=2"}) < 1e-4);
+    CHECK(distance(2, cosmology_run, {"parallel.spatial=[2, 1, 1]"}) < 1e-4);
 }
 
 TEST_CASE("training over NCCL: a step that one rank spoilt is taken by none, with shards too", "[nccl]") {

@@ -227,11 +227,8 @@ void require_finite(std::string_view who, std::span<const float> values, const e
 /// into = 0.
 template <Device D = cpu>
 void fill_zero(std::span<float> into) {
-    if constexpr (std::same_as<D, cpu>)
-        parallel_for(static_cast<index_t>(into.size()), compress_grain,
-                     [p = into.data()](index_t begin, index_t end) { std::fill(p + begin, p + end, 0.0f); });
-    else
-        D::set_bytes(into.data(), 0, static_cast<index_t>(into.size_bytes()));
+    auto all = tensor<float, D>::view(into.data(), {static_cast<index_t>(into.size())});
+    set_to_zero(D{}, all);
 }
 
 }  // namespace cairn

@@ -48,11 +48,7 @@ struct plain_positions {
     }
     template <Device D>
     static std::byte* write(const selection<D>& s, std::byte* out) {
-        if constexpr (std::same_as<D, cpu>) {
-            if (s.count()) std::memcpy(out, s.positions.data(), 4 * s.size());
-        } else {
-            D::copy_within(out, s.positions.data(), 4 * s.count());
-        }
+        D::copy_within(out, s.positions.data(), 4 * s.count());
         return out + 4 * s.count();
     }
     /// On the host rising and below n; on other devices where they lie.

@@ -50,13 +50,9 @@ public:
             p->value = values_.slice(at, p->shape);
             p->grad = grads_.slice(at, p->shape);
             const random_stream random = stream_of_path(seed, path_hash(name), "initial values");
-            if constexpr (std::same_as<D, cpu>) {
-                fill(p->value.span(), p->init, random, p->shape, p->layout);
-            } else {  // the same numbers on every device
-                tensor<T> drawn(p->shape, memory_category::workspace);
-                fill(drawn.span(), p->init, random, p->shape, p->layout);
-                D::copy_to_device(p->value.data(), drawn.data(), drawn.bytes());
-            }
+            tensor<T> drawn(p->shape, memory_category::workspace);  // the same numbers on every device
+            fill(drawn.span(), p->init, random, p->shape, p->layout);
+            D::copy_to_device(p->value.data(), drawn.data(), drawn.bytes());
             at += (p->shape.size() + step - 1) / step * step;
             ++id;
         }
@@ -77,12 +73,7 @@ public:
     }
 
     /// Sets all gradients to zero. 1 write per value.
-    void zero_grad() {
-        if constexpr (std::same_as<D, cpu>)
-            for_each([](T& g) { g = T{}; }, grads_);
-        else
-            D::set_bytes(grads_.data(), 0, grads_.bytes());
-    }
+    void zero_grad() { set_to_zero(D{}, grads_); }
 
 private:
     void bind_use(const std::string& name, parameter<T, D>& use, arena_scope scope) {

@@ -124,4 +124,14 @@ void for_each(F f, tensor<T, D>& first, Others&... others) {
     for_each(D{}, first.size(), f, first.data(), others.data()...);
 }
 
+/// All elements become 0: on the host by all threads.
+template <class T, Device D>
+void set_to_zero(D, tensor<T, D>& t) {
+    D::set_bytes(t.data(), 0, t.bytes());
+}
+template <class T>
+void set_to_zero(cpu, tensor<T>& t) {
+    for_each([](T& x) { x = T{}; }, t);
+}
+
 }  // namespace cairn

@@ -16,6 +16,14 @@ struct range {
     index_t end() const { return begin + count; }
 };
 
+/// An array of which a part is in memory; of a number: all of it.
+struct array_part {
+    index_t all = 0;
+    range here{};
+    array_part(index_t total) : array_part(total, {0, total}) {}
+    array_part(index_t total, range part) : all(total), here(part) {}
+};
+
 /// The share of one of `parts` ranks in `total` elements. Shares differ by at most one element, the first ones are
 /// larger.
 constexpr range shard_of(index_t total, int parts, int which) {

@@ -20,20 +20,31 @@
 
 namespace cairn {
 
-/// The host processor.
+/// The host processor. Copies and sets bytes as every device does.
 struct cpu {
     static constexpr const char* name = "cpu";
     static memory_pool& memory() { return memory_pool::host(); }
+    static void copy_within(void* to, const void* from, index_t bytes) {
+        if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
+    }
+    static void copy_to_device(void* to, const void* from, index_t bytes) { copy_within(to, from, bytes); }
+    static void copy_to_host(void* to, const void* from, index_t bytes) { copy_within(to, from, bytes); }
+    static void set_bytes(void* to, int value, index_t bytes) {
+        if (bytes > 0) std::memset(to, value, static_cast<std::size_t>(bytes));
+    }
+    static void wait() {}
 };
 
 template <class D>
-concept Device = requires {
-    D::memory().allocate(index_t{}, memory_category::activations);
+concept Device = requires(void* at, index_t bytes) {
+    D::memory().allocate(bytes, memory_category::activations);
+    D::copy_to_device(at, at, bytes);
+    D::copy_to_host(at, at, bytes);  // waits for what was launched
 };
 
 /// What tensors of the calling thread on D come from in place of D's own pool; null: from that.
 template <Device D>
-inline thread_local memory_pool* pool_instead = nullptr;
+inline constinit thread_local memory_pool* pool_instead = nullptr;
 
 namespace detail {
 
@@ -84,21 +95,14 @@ public:
         return t;
     }
     static tensor zeros(cairn::shape s, memory_category use = memory_category::activations) {
-        if constexpr (std::same_as<D, cpu>) {
-            return filled(s, T{}, use);
-        } else {
-            tensor t(s, use);
-            D::set_bytes(t.data(), 0, t.bytes());
-            return t;
-        }
+        tensor t(s, use);
+        D::set_bytes(t.data(), 0, t.bytes());
+        return t;
     }
     /// The elements of a tensor of the host.
     static tensor copy_of(const tensor<T, cpu>& host, memory_category use = memory_category::activations) {
         tensor t(host.shape(), use);
-        if constexpr (std::same_as<D, cpu>)
-            std::copy_n(host.data(), t.size(), t.data());
-        else
-            D::copy_to_device(t.data(), host.data(), t.bytes());
+        D::copy_to_device(t.data(), host.data(), t.bytes());
         return t;
     }
 
@@ -132,20 +136,14 @@ public:
     /// New elements with the same values.
     tensor clone(memory_category use = memory_category::activations) const {
         tensor t(shape_, use);
-        if constexpr (std::same_as<D, cpu>)
-            std::copy_n(data_, size(), t.data_);
-        else
-            D::copy_within(t.data_, data_, bytes());
+        D::copy_within(t.data_, data_, bytes());
         return t;
     }
 
     /// New elements with the same values, on the host.
     tensor<T, cpu> on_host(memory_category use = memory_category::activations) const {
         tensor<T, cpu> t(shape_, use);
-        if constexpr (std::same_as<D, cpu>)
-            std::copy_n(data_, size(), t.data());
-        else
-            D::copy_to_host(t.data(), data_, bytes());
+        D::copy_to_host(t.data(), data_, bytes());
         return t;
     }
 
@@ -211,11 +209,7 @@ public:
     }
 
 private:
-    static memory_pool& pool() {
-        if constexpr (!std::same_as<D, cpu>)
-            if (pool_instead<D>) return *pool_instead<D>;
-        return D::memory();
-    }
+    static memory_pool& pool() { return pool_instead<D> ? *pool_instead<D> : D::memory(); }
 
     index_t offset(std::initializer_list<index_t> position) const {
         index_t at = 0;
@@ -228,6 +222,24 @@ private:
     T* data_ = nullptr;
     cairn::shape shape_{0};
 };
+
+/// t where the host reads it: on the host t itself, else a copy.
+template <class T, class D>
+tensor<T> host_side(const tensor<T, D>& t, memory_category use = memory_category::workspace) {
+    if constexpr (std::same_as<D, cpu>)
+        return t.share();
+    else
+        return t.on_host(use);
+}
+
+/// t of the host where D reads it: on the host t itself, else a copy; nothing of nothing.
+template <Device D, class T>
+tensor<T, D> device_side(const tensor<T>& t, memory_category use) {
+    if constexpr (std::same_as<D, cpu>)
+        return t.share();
+    else
+        return t.empty() ? tensor<T, D>{} : tensor<T, D>::copy_of(t, use);
+}
 
 /// Throws unless t has the shape `expected`; `what` names the tensor in the message.
 template <class T, class D>

@@ -29,12 +29,7 @@ struct samples {
 /// Handles to the batch's tensors, or copies on another device. What is empty stays empty.
 template <Device D>
 samples<D> samples_on(const batch& b) {
-    const auto there = []<class T>(const tensor<T>& t) {
-        if constexpr (std::same_as<D, cpu>)
-            return t.share();
-        else
-            return t.empty() ? tensor<T, D>{} : tensor<T, D>::copy_of(t, memory_category::data);
-    };
+    const auto there = [](const auto& t) { return device_side<D>(t, memory_category::data); };
     return {there(b.x), there(b.labels), there(b.targets)};
 }
 

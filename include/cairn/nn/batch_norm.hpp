@@ -226,14 +226,6 @@ private:
         return {std::move(dx), std::move(dskip)};
     }
 
-    template <class U>
-    static void to_device(const tensor<U>& host, U* to) {
-        if constexpr (std::same_as<D, cpu>)
-            std::copy_n(host.data(), host.size(), to);
-        else
-            D::copy_to_device(to, host.data(), host.bytes());
-    }
-
     // Mean and variance (divided by rows) of this process's rows become those of all. Returns how many rows these are.
     index_t merge_statistics(batch_group& group, index_t rows, S* mean, tensor<double, D>& var) const {
         const index_t channels = config_.channels;
@@ -256,8 +248,8 @@ private:
             means[c] = static_cast<S>(merged.mean[static_cast<std::size_t>(c)]);
             vars[c] = merged.squares[static_cast<std::size_t>(c)] / merged.count;
         }
-        to_device(means, mean);
-        to_device(vars, var.data());
+        D::copy_to_device(mean, means.data(), means.bytes());
+        D::copy_to_device(var.data(), vars.data(), vars.bytes());
         return static_cast<index_t>(merged.count);
     }
 
@@ -273,10 +265,7 @@ private:
         for (std::size_t i = 0; i < all.size(); ++i) total[i % width] += all[i];
         for (index_t i = 0; i < here.size(); ++i)
             here[i] = static_cast<S>(total[static_cast<std::size_t>(i + 1)] * double(rows) / total[0]);
-        if constexpr (std::same_as<D, cpu>)
-            return here;
-        else
-            return tensor<S, D>::copy_of(here, memory_category::workspace);
+        return tensor<S, D>::copy_of(here, memory_category::workspace);
     }
 
     // var: of this batch, divided by rows.

@@ -30,6 +30,17 @@ struct to_id {
 
 }  // namespace functors
 
+/// Numbers as ids in [0, entries). The host throws on another, naming `layer`, number and row; elsewhere it becomes −1.
+template <class T, Device D, class Describe>
+tensor<std::int32_t, D> ids_of(const tensor<T, D>& x, index_t entries, Describe&& layer) {
+    tensor<std::int32_t, D> ids(x.shape());
+    for_each(D{}, x.size(), functors::to_id<T>{static_cast<weight_of<T>>(entries)}, x.data(), ids.data());
+    if constexpr (std::same_as<D, cpu>)
+        for (index_t i = 0; i < x.size(); ++i)
+            if (ids[i] < 0) fail(layer(), ": id ", x[i], " of row ", i, " is not a whole number in [0, ", entries, ')');
+    return ids;
+}
+
 /// Table of `entries` vectors of length `width`; starts standard normal.
 template <class T = float, Device D = cpu>
 class embedding {
@@ -60,16 +71,7 @@ public:
         require(!table_.value.empty(), describe(),
                 ": parameters have no memory; make an arena of the model's parameters() first");
         tensor<W, D> y(output_shape(x.shape()), before_cast<T, W>);  // (…, width)
-        tensor<std::int32_t, D> ids(x.shape());
-        if constexpr (!std::same_as<D, cpu>)
-            for_each(D{}, x.size(), functors::to_id<T>{static_cast<W>(config_.num_embeddings)}, x.data(), ids.data());
-        else
-            for (index_t i = 0; i < x.size(); ++i) {
-                if (!(x[i] >= T(0) && x[i] < static_cast<W>(config_.num_embeddings) && x[i] == std::floor(x[i])))
-                    fail(describe(), ": id ", x[i], " of row ", i, " is not a whole number in [0, ",
-                         config_.num_embeddings, ')');
-                ids[i] = static_cast<std::int32_t>(x[i]);
-            }
+        tensor<std::int32_t, D> ids = ids_of(x, config_.num_embeddings, [this] { return describe(); });
         embedding_forward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(),
                           table_.value.data(), y.data());
         if (!config_.tied) announce(p.curvature, samples(ids));

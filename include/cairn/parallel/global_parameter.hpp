@@ -150,12 +150,7 @@ void scatter_global(C& c, const tensor<T>& whole, tensor<T, D>& slice, const par
                     std::string_view name) {
     const detail::sent_layout mine(slice.shape(), layout, !slice.empty());
     const auto all = detail::layouts_on_root(c, mine, root, name);
-    const auto put = [&](const tensor<T>& part) {
-        if constexpr (std::same_as<D, cpu>)
-            std::copy_n(part.data(), part.size(), slice.data());
-        else
-            D::copy_to_device(slice.data(), part.data(), part.bytes());
-    };
+    const auto put = [&](const tensor<T>& part) { D::copy_to_device(slice.data(), part.data(), part.bytes()); };
     if (c.rank() != root) {
         if (slice.empty()) return;
         tensor<T> part(slice.shape(), memory_category::communication);

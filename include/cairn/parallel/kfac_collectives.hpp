@@ -127,17 +127,14 @@ inline std::vector<std::string> assignment_diagnostics(const kfac_assignment& pl
 
 namespace detail {
 
-/// The least of three times. What a device was told is waited for by fetching a number of it.
+/// The least of three times.
 template <class T, Device D, class Make>
 double least_seconds(Make&& make) {
     double best = 1e300;
     for (int i = 0; i < 3; ++i) {
         const stopwatch watch;
-        [[maybe_unused]] const tensor<T, D> made = make();
-        if constexpr (!std::same_as<D, cpu>) {
-            T one;
-            D::copy_to_host(&one, made.data(), sizeof(T));
-        }
+        const tensor<T, D> made = make();
+        D::wait();
         best = std::min(best, watch.seconds());
     }
     return best;

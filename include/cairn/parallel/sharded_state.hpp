@@ -53,12 +53,7 @@ private:
         index_t begin;
     };
     // This rank's part.
-    void copy(const T* from, T* to) const {
-        if constexpr (std::same_as<D, cpu>)
-            std::copy_n(from, owned_.count, to);
-        else
-            D::copy_within(to, from, owned_.count * static_cast<index_t>(sizeof(T)));
-    }
+    void copy(const T* from, T* to) const { D::copy_within(to, from, owned_.count * static_cast<index_t>(sizeof(T))); }
 
     range owned_;
     std::vector<named_tensor<T, D>> parts_, fields_;

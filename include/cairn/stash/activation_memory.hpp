@@ -23,6 +23,10 @@
 
 namespace cairn {
 
+/// Whether activations of T on D are packed: the codecs are the host's, of float.
+template <Device D, class T>
+inline constexpr bool packs_activations = std::same_as<D, cpu>&& std::same_as<T, float>;
+
 /// What an audit found.
 struct audit_report {
     struct entry {

@@ -14,18 +14,14 @@ class staged_tensors {
 public:
     /// What a state is to save or to fill for t.
     tensor<float> host_of(const tensor<float, D>& t) {
-        if constexpr (std::same_as<D, cpu>) {
-            return t.share();
-        } else {
-            pairs_.emplace_back(t.share(), t.on_host());
-            return pairs_.back().second.share();
-        }
+        tensor<float> here = host_side(t, memory_category::activations);
+        if (here.data() != t.data()) pairs_.emplace_back(t.share(), here.share());
+        return here;
     }
 
     /// What a state has filled goes to the device.
     void put_back() {
-        if constexpr (!std::same_as<D, cpu>)
-            for (auto& [there, here] : pairs_) D::copy_to_device(there.data(), here.data(), here.bytes());
+        for (auto& [there, here] : pairs_) D::copy_to_device(there.data(), here.data(), here.bytes());
     }
 
     void clear() { pairs_.clear(); }

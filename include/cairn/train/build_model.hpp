@@ -33,14 +33,12 @@ public:
     void make(index_t outputs, bool one_row) {
         memory_ = settings_.choice("train.activation_memory",
                                    {"keep", "recompute", "recompute_smallest", "compress", "auto"}, "keep");
-        require(on_host || memory_ == "keep", "train.activation_memory = ", memory_, " plans for the host alone: on ",
-                D::name, " take keep");
-        require(std::floating_point<T> || (memory_ != "compress" && memory_ != "auto"),
-                "train.activation_memory = ", memory_,
-                " packs activations of float: with train.precision = bf16 take keep, recompute or recompute_smallest");
+        require(packs_activations<D, T> || (memory_ != "compress" && memory_ != "auto"),
+                "train.activation_memory = ", memory_, " packs activations of float on the host: on ", D::name, " in ",
+                type_name<T>(), " take keep, recompute or recompute_smallest");
         limit_memory();
         sequential<T, D> model = make_whole(outputs, one_row);
-        if constexpr (on_host)
+        if constexpr (packs_activations<D, T>)  // ADMM too is the host's, in float
             if (run_.is_split()) split_places_ = admm::split_places(model, run_.algorithm_kind);
         require(split_places_.empty() || memory_ == "keep",
                 "train.activation_memory is for train.algorithm = gradient");
@@ -56,22 +54,18 @@ public:
             for (auto& p : part.parameters()) parameters.push_back(p);
         run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed,
                                                          run_.plan ? arena_scope::stage : arena_scope::whole_model);
-        if constexpr (on_host)
-            for (std::size_t i = 0; i < run_.layers.size(); ++i) {
-                const shape in = inputs[i].with(0, run_.batch);
-                if (memory_ == "recompute") apply(run_.layers[i], sqrt_plan(run_.layers[i], in));
-                if (memory_ == "recompute_smallest" || memory_ == "auto")  // until its own plan is made
-                    apply(run_.layers[i], smallest_plan(run_.layers[i], in));
-            }
+        for (std::size_t i = 0; i < run_.layers.size(); ++i) {
+            const shape in = inputs[i].with(0, run_.batch);
+            if (memory_ == "recompute") apply(run_.layers[i], sqrt_plan(run_.layers[i], in));
+            if (memory_ == "recompute_smallest" || memory_ == "auto")  // until its own plan is made
+                apply(run_.layers[i], smallest_plan(run_.layers[i], in));
+        }
     }
 
 private:
-    static constexpr bool on_host = std::same_as<D, cpu>;
-
     void limit_memory() {
         const auto mib = settings_.get<index_t>("train.memory_limit_mb", 0, at_least(0));
-        require(on_host || mib == 0, "train.memory_limit_mb is for train.device = cpu");
-        if (mib > 0) run_.memory_limit.emplace(mib << 20);
+        if (mib > 0) run_.memory_limit.emplace(D::memory(), mib << 20);
         require(
             memory_ != "auto" || mib > 0,
             "train.activation_memory = auto plans for a limit: set train.memory_limit_mb, MiB that a rank may hold");
@@ -103,8 +97,6 @@ private:
 
     // The same network of layers that are shared, and the part of the samples that is here.
     sequential<T, D> share_layers(index_t outputs) {
-        require(on_host, "parallel.tensor and parallel.spatial are for train.device = cpu; on ", D::name,
-                " leave them out");
         const std::string kind = settings_.get("optimizer.kind", std::string("sgd"));
         const std::vector<std::string> whole = preconditioner_names<D>();
         require(std::ranges::find(whole, kind) == whole.end(), "optimizer.kind = ", kind,
@@ -150,8 +142,6 @@ private:
 
     // This rank's stages of a pipeline; returns their inputs, for one sample. Every rank cuts alike.
     std::vector<shape> cut_into_stages(sequential<T, D>& model) {
-        require(on_host, "parallel.pipeline = ", run_.axes.pipeline, " is for train.device = cpu; on ", D::name,
-                " set it to 1");
         require_same_samples();
         const index_t here = shard_of(run_.batch, run_.axes.data, 0).count;
         require(here >= run_.micro_batches, "train.micro_batches = ", run_.micro_batches, ": a batch of ", run_.batch,

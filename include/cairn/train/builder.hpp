@@ -275,6 +275,12 @@ private:
     }
 
     void make_trainer() {
+        const bool recorded = settings_.choice("train.cuda_graph", {"off", "on"}, "off") == "on";
+        require(
+            !recorded || (!run_.plan && !run_.over.is_shared()),
+            "train.cuda_graph = on records steps of ranks with whole layers: what ranks that share them say to each "
+            "other within a step is not recorded; set it to off, or leave parallel.pipeline, parallel.tensor and "
+            "parallel.spatial out");
         any_optimizer<float, D> optimizer =
             make_optimizer(settings_, *run_.weights, shard_ ? &*shard_ : nullptr, compressor_has_momentum_);
         make_curvature();
@@ -284,14 +290,14 @@ private:
             .sharded = !run_.owners.empty(),
             .may_drop_samples = run_.data.may_skip,
             .stop_at_loss = !run_.skips_non_finite,
-            .cuda_graph = settings_.choice("train.cuda_graph", {"off", "on"}, "off") == "on",
+            .cuda_graph = recorded,
             .over = run_.over,
             .quadratic_model_stride =
                 run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)) : 1,
             .mc_label_stride = mc_label_stride(settings_)};
         any_objective<D> goal = goal_->make(
             settings_, {run_.data.info, run_.data.sample, run_.outputs_are_cut ? run_.over.tensor : nullptr});
-        if constexpr (on_host && in_float) run_.activations = make_compressed_activations(settings_, *run_.weights);
+        if constexpr (packs_activations<D, T>) run_.activations = make_compressed_activations(settings_, *run_.weights);
         sequential<T, D>& model = run_.layers.front();
         std::optional<model_stages<D, T>> stages;
         if (run_.plan)
@@ -323,7 +329,11 @@ private:
         }
         run_.quadratic = make_quadratic_step(settings_, *run_.weights, run_.curvature.get());
         if (run_.plan) {
-            if (auto* const k = dynamic_cast<kfac<float, D>*>(run_.curvature.get())) k->sum_over_model(over_stages());
+            auto* const k = dynamic_cast<kfac<float, D>*>(run_.curvature.get());
+            require(on_host || !k,
+                    "optimizer.kind = kfac with parallel.pipeline adds up its clip over the stages on the host; on ",
+                    D::name, " leave parallel.pipeline out, or take another optimizer");
+            if (k) k->sum_over_model(over_stages());
             if (run_.quadratic) run_.quadratic->sum_over_model(over_stages());
         }
         require(!run_.curvature || run_.owners.empty(),

@@ -42,9 +42,8 @@ public:
         }
         if (run.curvature) curvature_ = run.curvature->tensors();
         // Whole tensors of a stage on the first of its tensor ranks, then those of all stages on rank 0.
-        if constexpr (std::same_as<D, cpu>)
-            if (is_first_replica() && run.over.tensor)
-                slices_.emplace((*run.grid)["tensor"].host, tensors_of_rank(), *run.weights);
+        if (is_first_replica() && run.over.tensor)
+            slices_.emplace((*run.grid)["tensor"].host, tensors_of_rank(), *run.weights);
         if (is_first_replica() && run.plan && run.grid->coordinate("tensor") == 0)
             stages_.emplace((*run.grid)["pipeline"].host, slices_ ? slices_->tensors() : tensors_of_rank());
         if (run.curvature && stages_) stage_numbers_.emplace((*run.grid)["pipeline"].host, run.curvature->counters());
@@ -99,9 +98,8 @@ public:
             share_numbers();
             share_tensors();
         }
-        if constexpr (std::same_as<D, cpu>)
-            if (run_.activations)
-                run_.activations->read(run_.ranks ? broadcast_text(run_.ranks->everyone, activations_) : activations_);
+        if (run_.activations)
+            run_.activations->read(run_.ranks ? broadcast_text(run_.ranks->everyone, activations_) : activations_);
         require_same_epochs();
         run_.algorithm->stages().values_changed();
         run_.algorithm->state_loaded();

@@ -94,10 +94,9 @@ struct transformer_entry {
         c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
         c.attention_dropout = settings.get("model.attention_dropout", c.attention_dropout, from_below(0, 1));
         c.tied = settings.get("model.tied_embedding", c.tied);
-        if constexpr (std::same_as<D, cpu>)
-            if (ends.over.tensor)
-                return transformer<T, D>(
-                    c, tensor_transformer_parts<T, any_communicator>{ends.over.tensor, ends.over.sequences});
+        if (ends.over.tensor)
+            return transformer<T, D>(
+                c, tensor_transformer_parts<T, any_communicator, D>{ends.over.tensor, ends.over.sequences});
         return transformer<T, D>(c);
     }
 };
@@ -115,21 +114,20 @@ struct cosmoflow_entry {
         c.first_kernel = settings.get("model.first_kernel", c.first_kernel, from_to(1, 31));
         c.first_stride = settings.get("model.first_stride", c.first_stride, from_to(1, 31));
         c.normalise = settings.get("model.normalise", c.normalise);
-        if constexpr (std::same_as<D, cpu>)
-            if (ends.over.is_shared()) return shared<T>(c, ends);
+        if (ends.over.is_shared()) return shared<T, D>(c, ends);
         return cosmoflow<T, D>(c);
     }
 
 private:
-    template <class T>
-    static sequential<T> shared(const cosmoflow_config& c, const model_ends& ends) {
+    template <class T, Device D>
+    static sequential<T, D> shared(const cosmoflow_config& c, const model_ends& ends) {
         using C = any_communicator;
         const auto& [tensor, sequences, spatial, extents] = ends.over;
-        if (!spatial) return cosmoflow<T, cpu>(c, channel_cosmoflow_parts<T, C>{tensor});
+        if (!spatial) return cosmoflow<T, D>(c, channel_cosmoflow_parts<T, C, D>{tensor});
         const shape rows = ends.over.rows_of(ends.sample);
-        if (!tensor) return cosmoflow<T, cpu>(c, spatial_parts<C, T>(*spatial, ends.over.grid(), rows));
-        using parts = spatial_parts<C, T, cpu, make_channel_conv<T, C>>;
-        return cosmoflow<T, cpu>(c, parts(*spatial, ends.over.grid(), rows, {tensor}));
+        if (!tensor) return cosmoflow<T, D>(c, spatial_parts<C, T, D>(*spatial, ends.over.grid(), rows));
+        using parts = spatial_parts<C, T, D, make_channel_conv<T, C, D>>;
+        return cosmoflow<T, D>(c, parts(*spatial, ends.over.grid(), rows, {tensor}));
     }
 };
 
@@ -207,8 +205,7 @@ struct gcn_entry {
 
 template <class T, Device D>
 sequential<T, D> resnet_of(resnet_config c, const shared_layers& over) {
-    if constexpr (std::same_as<D, cpu>)
-        if (over.tensor) return resnet<T, D>(std::move(c), channel_resnet_parts<T, any_communicator>{over.tensor});
+    if (over.tensor) return resnet<T, D>(std::move(c), channel_resnet_parts<T, any_communicator, D>{over.tensor});
     return resnet<T, D>(std::move(c));
 }
 

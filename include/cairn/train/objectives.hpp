@@ -73,10 +73,9 @@ any_objective<D> objective_of_data(const objective_ends& ends, const cross_entro
     if (ends.has_a_class_each(label_place::voxels)) return segmentation<>{{ends.info, loss}};
     if (ends.has_a_class_each(label_place::nodes)) return node_classification(loss);
     if (!ends.has_a_class_each(label_place::tokens)) return classification{{ends.info, loss}};
-    if constexpr (std::same_as<D, cpu>)
-        if (ends.cut_over)
-            return next_token<vocabulary_cross_entropy<any_communicator>>{
-                {ends.info, {ends.cut_over, ends.info.count(), loss.label_smoothing}}};
+    if (ends.cut_over)
+        return next_token<vocabulary_cross_entropy<any_communicator>>{
+            {ends.info, {ends.cut_over, ends.info.count(), loss.label_smoothing}}};
     return next_token<>{{ends.info, loss}};
 }
 

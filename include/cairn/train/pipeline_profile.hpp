@@ -41,7 +41,7 @@ pipeline_profile profile_pipeline(run_parts<D, T>& run, int rounds) {
     require(b.has_value(), "profile: no batch");
     const micro_batches<D> batch(*b, run.micro_batches);
     pipeline_profile p{.program = stages.program_of(batch.samples())};
-    rehearsal<T, any_communicator> alone(ranks, stages.boundaries());
+    rehearsal<T, any_communicator, D> alone(ranks, stages.boundaries());
     std::vector<double> measured, step;
     std::vector<std::vector<double>> waited(static_cast<std::size_t>(ranks.size()));
     for (int i = 0; i < rounds; ++i) {

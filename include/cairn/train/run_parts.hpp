@@ -28,10 +28,10 @@ struct session_options {
     bool generated = false;        // train on random data of the right shape
 };
 
-/// As long as it lives, this rank's pool holds at most so many bytes.
+/// As long as it lives, a pool holds at most so many bytes.
 class limited_memory {
 public:
-    explicit limited_memory(index_t bytes) : pool_(memory_pool::host()) { pool_.set_own_limit(bytes); }
+    limited_memory(memory_pool& pool, index_t bytes) : pool_(pool) { pool_.set_own_limit(bytes); }
     ~limited_memory() { pool_.set_own_limit(memory_pool::no_limit); }
     limited_memory(const limited_memory&) = delete;
     limited_memory& operator=(const limited_memory&) = delete;

@@ -20,7 +20,8 @@ class slice_tensors {
 public:
     /// `c`: the ranks of the axis. `mine`: this rank's, the same names on each. A tensor called ".../PATH", of the shape
     /// of the parameter with that path, is cut as the parameter is; others are the same on each rank.
-    slice_tensors(any_communicator& c, std::vector<named_tensor<float>> mine, const arena<float>& weights)
+    template <Device D>
+    slice_tensors(any_communicator& c, std::vector<named_tensor<float>> mine, const arena<float, D>& weights)
         : c_(c), mine_(std::move(mine)) {
         for (const auto& [name, t] : mine_) {
             const parameter_layout* layout = nullptr;

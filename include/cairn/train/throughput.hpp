@@ -81,8 +81,7 @@ nlohmann::json communication_of(Ranks& ranks, double steps) {
 /// Bytes of this rank's pool as train.activation_memory = auto plans them; null elsewhere.
 template <Device D, class T>
 nlohmann::json predicted_peak(const run_parts<D, T>& run) {
-    if constexpr (std::same_as<D, cpu>)
-        if (run.activations && run.activations->plan()) return run.activations->plan()->predicted_peak;
+    if (run.activations && run.activations->plan()) return run.activations->plan()->predicted_peak;
     return {};
 }
 
@@ -93,7 +92,8 @@ nlohmann::json predicted_peak(const run_parts<D, T>& run) {
 template <Device D, class T>
 nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool table) {
     constexpr bool on_host = std::same_as<D, cpu>;
-    require(on_host || !table, "--profile times layers on the host; a profiler of ", D::name,
+    require(on_host || !table || run.plan,
+            "--profile times layers on the host, and stages of a pipeline; a profiler of ", D::name,
             " tells more, such as nsys profile train ... --throughput");
     const auto [rates, skipped] = detail::time_steps(run, steps, table && !run.plan);
     const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
@@ -102,12 +102,10 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
         saved > 0)  // 0 where the last stage is elsewhere
         memory["saved"] = saved;
     std::optional<pipeline_profile> stages;
-    if constexpr (on_host)
-        if (table && run.plan) stages = profile_pipeline(run, static_cast<int>(rates.size()));
+    if (table && run.plan) stages = profile_pipeline(run, static_cast<int>(rates.size()));
     if (!run.is_root()) return {};
     print_why_not_recorded(run);
-    // Of the host, after the memory was read and beyond its limit.
-    if constexpr (on_host) run.memory_limit.reset();
+    run.memory_limit.reset();  // what follows is beyond it, and after the memory was read
     double peak_flops = 0, peak_bytes = 0;
     if constexpr (on_host) {
         peak_flops = 1e9 * perf::measured_matrix_peak<T>().gflops;

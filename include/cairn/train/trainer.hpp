@@ -71,7 +71,7 @@ public:
                     axis ? &axis->gradients.reducer() : nullptr),
           stages_(stages ? std::move(*stages) : model_stages<D, T>(model, weights)),
           activations_(activations) {
-        if constexpr (packs_activations)
+        if constexpr (packs_activations<D, T>)
             if (activations_) stages_.follow(&activations_->packer());
         // Of several stages none knows when the sums of all layers are complete: then they leave after backward.
         stages_.listen(axis_ ? axis_->gradients.listener() : nullptr, [this] {
@@ -86,7 +86,7 @@ public:
     step_result step(micro_batches<D> batch, bool stop = false, const std::function<void()>& meanwhile = {}) override {
         place_among_ranks(batch);
         const double lr = rate_(steps());
-        if constexpr (packs_activations)
+        if constexpr (packs_activations<D, T>)
             if (activations_) begin_packing(batch);
 
         // Gradients of all micro-batches. Full buckets of them leave for the other ranks while backward goes on.
@@ -155,7 +155,7 @@ public:
         return all;
     }
     void state_loaded() override {
-        if constexpr (packs_activations)
+        if constexpr (packs_activations<D, T>)
             if (activations_ && activations_->plan()) apply(stages_.stages().front().layers(), *activations_->plan());
     }
     std::vector<std::pair<std::string, double>> figures() override { return {{"lr", rate_(steps() - 1)}}; }
@@ -164,8 +164,6 @@ public:
     index_t take_saved_after_forward() { return std::exchange(saved_after_forward_, 0); }
 
 private:
-    static constexpr bool packs_activations = std::same_as<D, cpu> && std::same_as<T, float>;
-
     void begin_packing(const micro_batches<D>& batch) {
         // A short last batch may leave a rank without samples: all wait for the next.
         const index_t ranks = axis_ ? axis_->over.host.size() : 1;

@@ -70,18 +70,6 @@ private:
     index_t total_ = 0;
 };
 
-namespace detail {
-
-template <Device D>
-void copy_message(std::span<const std::byte> from, std::span<std::byte> to) {
-    if constexpr (std::same_as<D, cpu>)
-        std::copy(from.begin(), from.end(), to.begin());
-    else
-        D::copy_within(to.data(), from.data(), static_cast<index_t>(from.size()));
-}
-
-}  // namespace detail
-
 /// All-gather of messages. `fixed`: of the lengths that the mailbox was made for; else lengths go round first.
 template <Communicator C, Device D>
 void gather_messages(C& c, std::span<const std::byte> mine, mailbox<D>& all, bool fixed) {
@@ -92,7 +80,8 @@ void gather_messages(C& c, std::span<const std::byte> mine, mailbox<D>& all, boo
         all_gather(c, std::span<std::int64_t>(lengths));
         all.make({lengths.begin(), lengths.end()});
     }
-    if (mine.data() != all.of(c.rank()).data()) detail::copy_message<D>(mine, all.of(c.rank()));
+    if (mine.data() != all.of(c.rank()).data())
+        D::copy_within(all.of(c.rank()).data(), mine.data(), static_cast<index_t>(mine.size()));
     all_gather(c, all.all(), all.parts());
 }
 

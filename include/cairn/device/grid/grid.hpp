@@ -52,11 +52,9 @@ T* library_aligned(T* at) {
 /// A device that runs kernels on a grid. launch() may return before the kernel has run; copies and later launches see its
 /// results.
 template <class D>
-concept GridDevice = Device<D> && requires(grid_size g, void* to, const void* from, index_t bytes) {
-    D::copy_to_device(to, from, bytes);
-    D::copy_to_host(to, from, bytes);  // waits for what was launched
-    D::copy_within(to, from, bytes);
-    D::set_bytes(to, 0, bytes);
+concept GridDevice = Device<D> && requires(void* at, index_t bytes) {
+    D::copy_within(at, at, bytes);
+    D::set_bytes(at, 0, bytes);
     { D::multiprocessors() } -> std::convertible_to<int>;
 };
 

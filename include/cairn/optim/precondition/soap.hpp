@@ -190,10 +190,7 @@ private:
 
     // Into the same memory: handles to it stay valid.
     static void copy(const tensor<T, D>& from, tensor<T, D>& to) {
-        if constexpr (std::same_as<D, cpu>)
-            std::copy_n(from.data(), from.size(), to.data());
-        else
-            D::copy_within(to.data(), from.data(), from.bytes());
+        D::copy_within(to.data(), from.data(), from.bytes());
     }
 
     const arena<T, D>* weights_;

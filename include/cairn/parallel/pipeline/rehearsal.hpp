@@ -19,8 +19,8 @@
 
 namespace cairn {
 
-/// See the top of the file. On the host. execute() takes it in place of stage_links, once or more often.
-template <class T, Communicator C>
+/// See the top of the file. execute() takes it in place of stage_links, once or more often.
+template <class T, Communicator C, Device D = cpu>
 class rehearsal {
 public:
     /// `over`: the ranks of the pipeline; must outlive this. `boundaries`: shapes of what enters each stage, for one
@@ -43,13 +43,17 @@ public:
             at_hand_[{boundary, gradient, a.micro_batch}] =
                 random_numbers(of_one.with(0, samples[static_cast<std::size_t>(a.micro_batch)]), gradient ? 1e-3 : 1);
         }
+        D::wait();
         barrier(over_);
     }
-    void send(int, bool, int, tensor<T>) {}
-    tensor<T> receive(int boundary, bool gradient, int m) { return std::move(at_hand_.at({boundary, gradient, m})); }
-    void progress() { ends_.push_back(now()); }
-    void finish() {
+    void send(int, bool, int, tensor<T, D>) {}
+    tensor<T, D> receive(int boundary, bool gradient, int m) { return std::move(at_hand_.at({boundary, gradient, m})); }
+    void progress() {
+        D::wait();
         ends_.push_back(now());
+    }
+    void finish() {
+        progress();
         for (std::size_t i = 0; i < mine_.size(); ++i)
             seconds_[{mine_[i].stage, mine_[i].kind}].push_back(ends_[i + 1] - ends_[i]);
     }
@@ -74,19 +78,20 @@ public:
     }
 
 private:
-    static tensor<T> random_numbers(const shape& s, double deviation) {
+    static tensor<T, D> random_numbers(const shape& s, double deviation) {
         const random_stream random{1, stream_of("rehearsal"), 0};
-        tensor<T> numbers(s, memory_category::activations);
+        tensor<T> numbers(s, memory_category::workspace);
         for (index_t i = 0; i < numbers.size(); ++i)
-            numbers[i] = static_cast<float>(deviation * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1));
-        return numbers;
+            numbers[i] =
+                static_cast<T>(static_cast<float>(deviation * (2 * random.uniform(static_cast<std::uint64_t>(i)) - 1)));
+        return tensor<T, D>::copy_of(numbers);
     }
 
     C& over_;
     std::vector<shape> boundaries_;
     std::size_t stages_ = 0;
     action_list mine_;
-    std::map<std::tuple<int, bool, int>, tensor<T>> at_hand_;  // by boundary, direction and micro-batch
+    std::map<std::tuple<int, bool, int>, tensor<T, D>> at_hand_;  // by boundary, direction and micro-batch
     std::vector<double> ends_;  // of the actions of one run; the first number is its start
     std::map<std::pair<int, action_kind>, std::vector<double>> seconds_;
 };

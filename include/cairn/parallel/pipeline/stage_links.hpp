@@ -6,7 +6,9 @@
 // With that any valid list runs, and no list waits longer than its dependencies make it (course/pipelines.md): a
 // receive that blocks before a send does, or a send before a receive, deadlocks with most schedules.
 // A message has the tag of its boundary and direction; those of one tag are received in the order in which the other
-// rank's list sends them, which both know.
+// rank's list sends them, which both know. Tensors of a GPU travel by a communicator for each tag: NCCL has no tags,
+// and what is given to one of its communicators waits for all that was given to it before, for another rank's part of
+// it too.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/core/trace.hpp>
@@ -56,6 +58,7 @@ public:
         needs_.clear();
         reached_ = posted_ = 0;
         samples_ = std::move(samples);
+        make_lanes(program);
         streams_.resize(static_cast<std::size_t>(2 * inner));
         for (int b = 0; b < inner; ++b)
             for (const bool gradient : {false, true}) {
@@ -87,7 +90,8 @@ public:
                 ", it was cut for ", shape_of(b, m));
         outgoing_.push_back({std::move(t), {}});
         message& last = outgoing_.back();
-        last.under_way = isend(over_->device, std::span<const T>(last.data.span()), s.to, tag_of(b, gradient));
+        last.under_way = isend(lane(tag_of(b, gradient)), std::span<const T>(last.data.span()),
+                               peer(tag_of(b, gradient)), tag_of(b, gradient));
     }
 
     /// The same on the other side. Waits.
@@ -173,10 +177,29 @@ private:
         const int m = s.order[s.posted++];
         message& next = s.arrived[m];
         next.data = tensor<T, D>(shape_of(static_cast<int>(which / 2), m), memory_category::activations);
-        next.under_way = irecv(over_->device, next.data.span(), s.from, static_cast<int>(which));
+        const int tag = static_cast<int>(which);
+        next.under_way = irecv(lane(tag), next.data.span(), peer(tag), tag);
+        if (!lanes_.empty()) next.under_way.test();  // begun by itself: together with the next one it ends with that
+    }
+
+    // Collective, once: of a tag's two ranks.
+    void make_lanes(const pipeline_program& program) {
+        if (!lanes_.empty() || program.ranks == 1 || !buffers_on_gpu(over_->device)) return;
+        for (int tag = 0; tag < 2 * (program.stages() - 1); ++tag) {
+            const bool uses_it = rank() == program.rank_of_stage[static_cast<std::size_t>(tag / 2)] ||
+                                 rank() == program.rank_of_stage[static_cast<std::size_t>(tag / 2 + 1)];
+            lanes_.push_back(over_->device.split(uses_it ? 0 : -1, rank()));
+        }
+    }
+    C& lane(int tag) { return lanes_.empty() ? over_->device : lanes_[static_cast<std::size_t>(tag)]; }
+    // Of a stream of two ranks, the other one's number on its lane.
+    int peer(int tag) {
+        const stream& s = streams_[static_cast<std::size_t>(tag)];
+        return lanes_.empty() ? s.from + s.to - rank() : 1 - lane(tag).rank();
     }
 
     channel<C>* over_ = nullptr;
+    std::vector<C> lanes_;  // by tag, of a GPU's tensors
     std::vector<shape> boundaries_;
     std::vector<index_t> samples_;
     std::vector<stream> streams_;           // by tag

@@ -72,7 +72,7 @@ public:
     /// A new step: no use has a gradient.
     void begin() {
         for (tie& t : ties_)
-            if (t.use) zero(t.use->grad);
+            if (t.use) set_to_zero(D{}, t.use->grad);
     }
 
     /// After all backwards of a step. `listener`, which may be null, is told of each sum.
@@ -121,13 +121,6 @@ private:
     void separate_gradients() {
         for (tie& t : ties_)
             if (t.use) t.use->grad = tensor<T, D>::zeros(t.use->shape, memory_category::gradients);
-    }
-
-    static void zero(tensor<T, D>& t) {
-        if constexpr (std::same_as<D, cpu>)
-            for_each([](T& g) { g = T{}; }, t);
-        else
-            D::set_bytes(t.data(), 0, t.bytes());
     }
 
     channel<C>* over_ = nullptr;

@@ -91,39 +91,41 @@ private:
 
 /// The layers of a ResNet whose convolutions are cut by output channels; the rest is the same on each rank. What
 /// resnet_parts (models/resnet.hpp) is for one rank.
-template <class T, Communicator C>
+template <class T, Communicator C, Device D = cpu>
 struct channel_resnet_parts {
     tensor_axis<C>* axis;
 
-    any_layer<T> conv(const typename cairn::conv<T>::config& c) const { return channel_conv<C, T>(*axis, c); }
-    any_layer<T> norm(const typename batch_norm<T>::config& c) const { return replicated(batch_norm<T>(c)); }
-    any_layer<T> fc(const typename linear<T>::config& c) const { return replicated(linear<T>(c)); }
+    any_layer<T, D> conv(const typename cairn::conv<T, D>::config& c) const { return channel_conv<C, T, D>(*axis, c); }
+    any_layer<T, D> norm(const typename batch_norm<T, D>::config& c) const { return replicated(batch_norm<T, D>(c)); }
+    any_layer<T, D> fc(const typename linear<T, D>::config& c) const { return replicated(linear<T, D>(c)); }
 
 private:
     template <Layer L>
-    static any_layer<T> replicated(L layer) {
+    static any_layer<T, D> replicated(L layer) {
         replicate_parameters(layer);
         return layer;
     }
 };
 
 /// The layers of CosmoFlow likewise: what cosmoflow_parts (models/cosmoflow.hpp) is for one rank.
-template <class T, Communicator C>
+template <class T, Communicator C, Device D = cpu>
 struct channel_cosmoflow_parts {
     tensor_axis<C>* axis;
 
-    any_layer<T> conv(const typename cairn::conv<T>::config& c) const { return channel_conv<C, T>(*axis, c); }
-    any_layer<T> norm(const typename batch_norm<T>::config& c) const { return batch_norm<T>(c); }
-    any_layer<T> pool(const typename max_pool<T>::config& c) const { return max_pool<T>(c); }
-    any_layer<T> flatten() const { return cairn::flatten<T>(); }
-    any_layer<T> dropout(double rate) const { return cairn::dropout<T>(rate); }
+    any_layer<T, D> conv(const typename cairn::conv<T, D>::config& c) const { return channel_conv<C, T, D>(*axis, c); }
+    any_layer<T, D> norm(const typename batch_norm<T, D>::config& c) const { return batch_norm<T, D>(c); }
+    any_layer<T, D> pool(const typename max_pool<T, D>::config& c) const { return max_pool<T, D>(c); }
+    any_layer<T, D> flatten() const { return cairn::flatten<T, D>(); }
+    any_layer<T, D> dropout(double rate) const { return cairn::dropout<T, D>(rate); }
 };
 
 /// Makes convolutions by output channels of tensors that are cut in space too (parallel/spatial/parts.hpp).
-template <class T, Communicator C>
+template <class T, Communicator C, Device D = cpu>
 struct make_channel_conv {
     tensor_axis<C>* axis;
-    channel_conv<C, T> operator()(const typename conv<T>::config& c) const { return channel_conv<C, T>(*axis, c); }
+    channel_conv<C, T, D> operator()(const typename conv<T, D>::config& c) const {
+        return channel_conv<C, T, D>(*axis, c);
+    }
 };
 
 }  // namespace cairn

@@ -14,11 +14,11 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
 #include <cairn/core/trace.hpp>
+#include <cairn/nn/channels.hpp>
 #include <cairn/nn/pass_context.hpp>
 #include <cairn/parallel/channel.hpp>
 #include <cairn/parallel/progress_thread.hpp>
 
-#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -36,7 +36,8 @@ public:
     };
 
     explicit tensor_axis(channel<C>& over, config c = {}) : over_(over), config_(c) {
-        if (c.overlap && over.size() > 1) thread_.emplace();
+        // What a GPU was given runs beside the host in any case, and a transfer follows the launches of its own thread.
+        if (c.overlap && over.size() > 1 && !buffers_on_gpu(over.device)) thread_.emplace();
     }
     tensor_axis(const tensor_axis&) = delete;
     tensor_axis& operator=(const tensor_axis&) = delete;
@@ -73,13 +74,13 @@ public:
         require_carries<D>(over_);
         tensor<T, D> by_rank({c.whole.size()},
                              c.outer == 1 ? memory_category::activations : memory_category::workspace);
-        copy<D>(x.data(), by_rank.data() + c.blocks[static_cast<std::size_t>(rank())].begin, x.size());
+        D::copy_within(by_rank.data() + c.blocks[static_cast<std::size_t>(rank())].begin, x.data(), x.bytes());
         all_gather(over_.device, by_rank.span(), c.blocks, label);
         if (c.outer == 1) return by_rank.reshaped(c.whole);
         tensor<T, D> all(c.whole);
-        c.each_run(size(), [&](index_t in_whole, index_t in_blocks, index_t n) {
-            copy<D>(by_rank.data() + in_blocks, all.data() + in_whole, n);
-        });
+        for (int r = 0; r < size(); ++r)
+            copy_columns(D{}, c.outer, c.run(r), by_rank.data() + c.block(r), c.run(r), all.data() + c.first(r),
+                         c.row());
         return all;
     }
 
@@ -93,14 +94,14 @@ public:
         tensor<T, D> by_rank = x.share();
         if (c.outer > 1) {
             by_rank = tensor<T, D>({x.size()}, memory_category::workspace);
-            c.each_run(size(), [&](index_t in_whole, index_t in_blocks, index_t n) {
-                copy<D>(x.data() + in_whole, by_rank.data() + in_blocks, n);
-            });
+            for (int r = 0; r < size(); ++r)
+                copy_columns(D{}, c.outer, c.run(r), x.data() + c.first(r), c.row(), by_rank.data() + c.block(r),
+                             c.run(r));
         }
         cairn::reduce_scatter(over_.device, by_rank.span(), c.blocks, reduction::sum, label);
         const range mine = c.blocks[static_cast<std::size_t>(rank())];
         tensor<T, D> part(part_shape(x.shape(), axis));
-        copy<D>(by_rank.data() + mine.begin, part.data(), mine.count);
+        D::copy_within(part.data(), by_rank.data() + mine.begin, part.bytes());
         return part;
     }
 
@@ -110,10 +111,7 @@ public:
         if (size() == 1) return x.share();
         const cut_axis c(x.shape(), axis, size());
         tensor<T, D> part(part_shape(x.shape(), axis));
-        const index_t begin = c.blocks[static_cast<std::size_t>(rank())].begin;
-        c.each_run_of(rank(), [&](index_t in_whole, index_t in_blocks, index_t n) {
-            copy<D>(x.data() + in_whole, part.data() + in_blocks - begin, n);
-        });
+        copy_columns(D{}, c.outer, c.run(rank()), x.data() + c.first(rank()), c.row(), part.data(), c.run(rank()));
         return part;
     }
 
@@ -158,26 +156,12 @@ private:
             parts = shards_of(s[axis], ranks);
             for (const range& p : parts) blocks.push_back({p.begin * outer * inner, p.count * outer * inner});
         }
-        /// f(first element in whole, in blocks, elements) for the runs of rank r, of all ranks.
-        template <class F>
-        void each_run_of(int r, F&& f) const {
-            const range part = parts[static_cast<std::size_t>(r)], block = blocks[static_cast<std::size_t>(r)];
-            const index_t run = part.count * inner, row = parts.back().end() * inner;
-            for (index_t o = 0; o < outer; ++o) f(o * row + part.begin * inner, block.begin + o * run, run);
-        }
-        template <class F>
-        void each_run(int ranks, F&& f) const {
-            for (int r = 0; r < ranks; ++r) each_run_of(r, f);
-        }
+        /// Elements: of a run of rank r, between two runs of `whole`, before the first run in `whole` and in `blocks`.
+        index_t run(int r) const { return parts[static_cast<std::size_t>(r)].count * inner; }
+        index_t row() const { return parts.back().end() * inner; }
+        index_t first(int r) const { return parts[static_cast<std::size_t>(r)].begin * inner; }
+        index_t block(int r) const { return blocks[static_cast<std::size_t>(r)].begin; }
     };
-
-    template <Device D, class T>
-    static void copy(const T* from, T* to, index_t n) {
-        if constexpr (std::same_as<D, cpu>)
-            std::copy_n(from, n, to);
-        else
-            D::copy_within(to, from, n * static_cast<index_t>(sizeof(T)));
-    }
 
     channel<C>& over_;
     config config_;

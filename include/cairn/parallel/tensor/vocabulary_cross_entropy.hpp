@@ -7,17 +7,29 @@
 //   d loss / d x_k = exp(x_k − m) / s − (1 − ε) [k = y] − ε / classes         of this rank's classes
 // The value is the mean over rows, the same bits on each rank. Bytes sent by a rank on a ring: 2 (p-1)/p · 8 · 3 rows,
 // in double, where gathered logits would be (p-1)/p · classes numbers a row.
-// Tested against cross_entropy, on one rank. On the host.
+// Tested against cross_entropy, on one rank.
 
+#include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/reduce.hpp>
-#include <cairn/device/cpu/softmax.hpp>
+#include <cairn/device/cpu/split_softmax.hpp>
 #include <cairn/nn/loss/loss.hpp>
 #include <cairn/parallel/tensor/tensor_axis.hpp>
 
-#include <cmath>
 #include <cstdint>
 
 namespace cairn {
+
+namespace functors {
+
+/// A rank's largest logit becomes its class, counted from 0 in all, where no rank has a larger one; else `none`.
+struct candidate_class {
+    double first, none;
+    CAIRN_HD void operator()(double& mine, const double& most, const std::int32_t& guess) const {
+        mine = mine == most ? first + guess : none;
+    }
+};
+
+}  // namespace functors
 
 /// Loss of classification. Logits (…, classes of this rank, as shard_of cuts them); labels: int32 in [0, classes), one
 /// for each row of logits, the same on each rank.
@@ -27,93 +39,65 @@ struct vocabulary_cross_entropy {
     index_t classes = 0;         // of all ranks
     double label_smoothing = 0;  // ε in [0, 1]
 
-    /// Throws on a label out of range (naming row, label and classes), and on logits that are not this rank's part.
-    template <class T>
-    loss_result<T> operator()(tensor<T> logits, const tensor<std::int32_t>& labels) const {
-        tensor<T> gradient = gradient_over(logits);
-        const double value = run(logits, labels, gradient.data());
-        return {value, std::move(gradient)};
+    /// Throws on logits that are not this rank's part, and on the host on a label out of range (naming row, label and
+    /// classes), which makes the value NaN elsewhere.
+    template <class T, Device D>
+    loss_result<T, D> operator()(tensor<T, D> logits, const tensor<std::int32_t, D>& labels) const {
+        tensor<T, D> gradient = gradient_over(logits);
+        scalar_on<D> value = run(logits, labels, gradient.data());
+        return {std::move(value), std::move(gradient)};
     }
 
     /// The value alone, for evaluation.
-    template <class T>
-    double value(const tensor<T>& logits, const tensor<std::int32_t>& labels) const {
+    template <class T, Device D>
+    double value(const tensor<T, D>& logits, const tensor<std::int32_t, D>& labels) const {
         return run(logits, labels, static_cast<T*>(nullptr));
     }
 
     /// Of each row of logits the largest of all classes, the first where several are equal: an all-reduce of 1 number a
     /// row for the values and one for the classes.
-    template <class T>
-    tensor<std::int32_t> predicted_classes(const tensor<T>& logits) const {
-        const range here = axis->part_of(classes, "vocabulary_cross_entropy: classes");
+    template <class T, Device D>
+    tensor<std::int32_t, D> predicted_classes(const tensor<T, D>& logits) const {
+        const range here = axis->part_of(classes, "argmax over the vocabulary: classes");
         const index_t rows = logits.size() / here.count;
-        tensor<std::int32_t> guesses({rows}, memory_category::workspace);
-        argmax_rows(cpu{}, rows, here.count, logits.data(), guesses.data());
-        tensor<double> top({rows}, memory_category::workspace), first({rows}, memory_category::workspace);
-        const auto value = [&](index_t i) { return static_cast<double>(logits[i * here.count + guesses[i]]); };
-        for (index_t i = 0; i < rows; ++i) top[i] = value(i);
-        axis->sum(top, "largest logits", reduction::max);
-        for (index_t i = 0; i < rows; ++i)
-            first[i] = static_cast<double>(value(i) == top[i] ? here.begin + guesses[i] : classes);
-        axis->sum(first, "their classes", reduction::min);
-        for (index_t i = 0; i < rows; ++i) guesses[i] = static_cast<std::int32_t>(first[i]);
+        tensor<std::int32_t, D> guesses({rows}, memory_category::workspace);
+        argmax_rows(D{}, rows, here.count, logits.data(), guesses.data());
+        tensor<double, D> mine({rows}, memory_category::workspace);
+        values_at(D{}, rows, here.count, logits.data(), guesses.data(), mine.data());
+        tensor<double, D> most = mine.clone(memory_category::workspace);
+        axis->sum(most, "largest logits", reduction::max);
+        const functors::candidate_class candidate{static_cast<double>(here.begin), static_cast<double>(classes)};
+        for_each(D{}, rows, candidate, mine.data(), most.data(), guesses.data());
+        axis->sum(mine, "their classes", reduction::min);
+        for_each(D{}, rows, functors::convert<std::int32_t, double>{}, guesses.data(), mine.data());
         return guesses;
     }
 
 private:
-    template <class T>
-    double run(const tensor<T>& logits, const tensor<std::int32_t>& labels, T* gradient) const {
-        const range here = check(logits.shape(), labels);
+    template <class T, Device D>
+    scalar_on<D> run(const tensor<T, D>& logits, const tensor<std::int32_t, D>& labels, T* gradient) const {
+        const range here = check(logits.shape(), labels.shape());
         const index_t rows = labels.size();
-        const auto each_row = [&](auto&& row) {
-            parallel_for(rows, detail::softmax_grain(here.count), [&](index_t begin, index_t end) {
-                for (index_t i = begin; i < end; ++i) row(i, logits.data() + i * here.count);
-            });
-        };
-        tensor<double> top({rows}, memory_category::workspace);
-        each_row([&](index_t i, const T* x) { top[i] = static_cast<double>(detail::row_max(here.count, x)); });
+        tensor<double, D> top({rows}, memory_category::workspace);
+        row_maxima(D{}, rows, here.count, logits.data(), top.data());
         axis->sum(top, "largest logits", reduction::max);
 
         const bool smooth = label_smoothing > 0;
-        tensor<double> sums({smooth ? 3 : 2, rows}, memory_category::workspace);
-        double *const s = sums.data(), *const h = s + rows, *const u = h + rows;
-        each_row([&](index_t i, const T* x) {
-            const T m = static_cast<T>(top[i]);
-            const index_t label = labels[i] - here.begin;
-            h[i] = label >= 0 && label < here.count ? static_cast<double>(x[label] - m) : 0;
-            if (smooth) {
-                T spread = 0;
-                for (index_t k = 0; k < here.count; ++k) spread += x[k] - m;
-                u[i] = static_cast<double>(spread);
-            }
-            T e = 0;
-            if (gradient) {
-                e = detail::row_exp(here.count, x, m, gradient + i * here.count);
-            } else {
-#pragma omp simd reduction(+ : e)
-                for (index_t k = 0; k < here.count; ++k) e += vector_math::exp(x[k] - m);
-            }
-            s[i] = static_cast<double>(e);
-        });
-        axis->sum(sums, "sums of exponentials");
+        tensor<double, D> all({smooth ? 3 : 2, rows}, memory_category::workspace);
+        const split_softmax_sums sums{all.data(), all.data() + rows, smooth ? all.data() + 2 * rows : nullptr};
+        const split_softmax_labels of{labels.data(), here.begin, classes, label_smoothing};
+        split_softmax(D{}, rows, here.count, logits.data(), of, top.data(), sums, gradient);
+        axis->sum(all, "sums of exponentials");
 
-        const double share = label_smoothing / static_cast<double>(classes), mean = 1 / static_cast<double>(rows);
-        if (gradient)
-            each_row([&](index_t i, const T*) {
-                T* const g = gradient + i * here.count;
-                const T factor = static_cast<T>(mean / s[i]), spread = static_cast<T>(mean * share);
-#pragma omp simd
-                for (index_t k = 0; k < here.count; ++k) g[k] = g[k] * factor - spread;
-                const index_t label = labels[i] - here.begin;
-                if (label >= 0 && label < here.count) g[label] -= static_cast<T>(mean * (1 - label_smoothing));
-            });
-        double all = 0;
-        for (index_t i = 0; i < rows; ++i)
-            all += std::log(s[i]) - (1 - label_smoothing) * h[i] - (smooth ? share * u[i] : 0);
-        return all * mean;
+        if (gradient) split_softmax_gradient(D{}, rows, here.count, of, sums.exponentials, gradient);
+        tensor<double, D> total({1}, memory_category::workspace);
+        split_softmax_loss(D{}, rows, of, sums, total.data());
+        scalar_on<D> value = scalar_of(std::move(total));
+        value *= 1 / static_cast<double>(rows);
+        return value;
     }
 
-    range check(const shape& logits, const tensor<std::int32_t>& labels) const {
+    range check(const shape& logits, const shape& labels) const {
         require(axis, "vocabulary_cross_entropy: the tensor axis is not set");
         require(label_smoothing >= 0 && label_smoothing <= 1, "vocabulary_cross_entropy: label smoothing ",
                 label_smoothing, " is not in [0, 1]");
@@ -122,10 +106,7 @@ private:
                 "vocabulary_cross_entropy: logits have shape ", logits, "; rank ", axis->rank(), " of ", axis->size(),
                 " has ", here.count, " of ", classes, " classes: expected (rows…, ", here.count, ')');
         require(labels.size() == logits.size() / here.count, "vocabulary_cross_entropy: ", labels.size(), " labels ",
-                labels.shape(), " for logits ", logits);
-        for (index_t i = 0; i < labels.size(); ++i)
-            require(labels[i] >= 0 && labels[i] < classes, "vocabulary_cross_entropy: label ", labels[i], " of row ", i,
-                    " is not in [0, ", classes, ')');
+                labels, " for logits ", logits);
         return here;
     }
 };
