@@ -84,9 +84,18 @@ else()
     endif()
 endif()
 
-# The host's session, which the program train and a dozen files of its tests would each instantiate.
+# The host's sessions, which the program train and a dozen files of its tests would each instantiate, in parts that
+# compilers work on side by side. Objects, not archives: a part enters by name what no other file refers to.
 if(CAIRN_PROGRAM_LIBRARIES_FOUND)
-    add_library(cairn_session STATIC EXCLUDE_FROM_ALL benchmarks/train/compiled_session.cpp
-        benchmarks/train/compiled_session_bf16.cpp)
-    target_link_libraries(cairn_session PUBLIC cairn_programs)
+    set(parts session models optimizers compressors data)
+    list(TRANSFORM parts REPLACE "(.+)" "benchmarks/train/compiled_\\1.cpp")
+    add_library(cairn_session_float32 OBJECT EXCLUDE_FROM_ALL ${parts})
+    add_library(cairn_session_bf16 OBJECT EXCLUDE_FROM_ALL benchmarks/train/compiled_session_bf16.cpp
+        benchmarks/train/compiled_models_bf16.cpp)
+    add_library(cairn_session INTERFACE)
+    target_link_libraries(cairn_session INTERFACE cairn_programs)
+    foreach(precision float32 bf16)
+        target_link_libraries(cairn_session_${precision} PRIVATE cairn_programs)
+        target_sources(cairn_session INTERFACE $<TARGET_OBJECTS:cairn_session_${precision}>)
+    endforeach()
 endif()

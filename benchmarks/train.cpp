@@ -1,13 +1,20 @@
 // train WORKLOAD.toml: trains a network on a data set, and leaves a directory with its record.
 // mpirun -np N train WORKLOAD.toml: the same on N ranks, each with its part of every batch.
 
-#include "train/compiled_session.hpp"
+#include "train/on_cpu.hpp"
 #include "train/on_cuda.hpp"
 
 #include <cairn/comm/checked_communicator.hpp>
 #include <cairn/comm/collectives/selection.hpp>
 #include <cairn/comm/mpi.hpp>
 #include <cairn/comm/require_equal.hpp>
+#include <cairn/core/parallel.hpp>
+#include <cairn/device/autotune.hpp>
+#include <cairn/perf/machine.hpp>
+#include <cairn/train/configuration.hpp>
+#include <cairn/train/interrupt.hpp>
+#include <cairn/train/metrics_log.hpp>
+#include <cairn/train/process.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -75,17 +82,6 @@ void require_printed() {
                    "complete, its figures are in record.json");
 }
 
-// Of layers that compute in T.
-template <class T>
-nlohmann::json run_on_cpu(cairn::configuration settings, const cairn::session_options& options,
-                          cairn::any_communicator world, bool profile, bool plan) {
-    cairn::session<cairn::cpu, T> session(std::move(settings), options, std::move(world));
-    if (!plan) return options.generated ? session.throughput(options.max_steps, profile) : session.train();
-    const std::string text = session.plan();
-    if (session.world().rank() == 0) std::cout << text << std::flush;
-    return {};
-}
-
 // Where the network is: train.device.
 nlohmann::json run_session(cairn::configuration settings, const cairn::session_options& options,
                            cairn::any_communicator world, int local_rank, bool profile, bool plan) {
@@ -110,7 +106,7 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
                    "train.precision = fp16 is for train.device = cuda; the CPU has float32 and bf16");
     cairn::require(transport == "auto",
                    "parallel.transport is for train.device = cuda; ranks of the CPU have their own memory only");
-    const auto run = precision == "bf16" ? run_on_cpu<cairn::bfloat16> : run_on_cpu<float>;
+    const auto run = precision == "bf16" ? run_in_bf16 : run_in_float32;
     return run(std::move(settings), options, std::move(world), profile, plan);
 }
 

@@ -1,6 +1,12 @@
 #define CAIRN_COMPILES_SESSIONS
-#include "compiled_session.hpp"
+#include "on_cpu.hpp"
+#include "run_on_cpu.hpp"
 
 namespace cairn {
 CAIRN_SESSION_OF(float, )
+}
+
+nlohmann::json run_in_float32(cairn::configuration settings, const cairn::session_options& options,
+                              cairn::any_communicator world, bool profile, bool plan) {
+    return run_on_cpu<float>(std::move(settings), options, std::move(world), profile, plan);
 }

@@ -28,6 +28,7 @@
 #include <cairn/device/grid/reduce.hpp>
 #include <cairn/device/grid/softmax.hpp>
 #include <cairn/device/grid/split_softmax.hpp>
+#include <cairn/train/session.hpp>
 
 #include "on_cuda.hpp"
 

@@ -1,7 +1,10 @@
 #pragma once
 // A run with its network on a GPU: compiled by nvcc, apart from the program.
 
-#include <cairn/train/session.hpp>
+#include <cairn/comm/any.hpp>
+#include <cairn/train/configuration.hpp>
+
+#include <nlohmann/json.hpp>
 
 /// Trains, or with `options.generated` times `options.max_steps` steps, on GPU `local_rank` of those that this process
 /// sees, counted round. Returns the final figures.

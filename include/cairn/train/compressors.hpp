@@ -109,6 +109,8 @@ private:
             compressors<D>::global().add(Entry::name, typeid(Entry), &Entry::template make<D>);
     }
 };
+template <class Entry>
+struct register_compressor<Entry, entered_elsewhere> {};
 
 namespace detail {
 

@@ -3,6 +3,21 @@
 
 #include <cairn/train/settings.hpp>
 
+#include <cstdint>
+#include <filesystem>
+
+namespace cairn {
+
+/// What the command line adds to the settings.
+struct session_options {
+    std::filesystem::path out;     // run directory; empty: a fresh one under runs/
+    std::filesystem::path resume;  // run directory to go on in
+    std::int64_t max_steps = -1;   // stop after this many updates in all; -1: after the epochs of the settings
+    bool generated = false;        // train on random data of the right shape
+};
+
+}  // namespace cairn
+
 // nvcc 13 does not compile toml++: a CUDA file links with one of the host's, which keeps these functions for it
 // ("used").
 #if !defined(__CUDACC__)

@@ -41,7 +41,7 @@ inline std::filesystem::path data_path(configuration& settings, const data_sourc
 }  // namespace detail
 
 /// Enters a data format (data/data_format.hpp).
-template <class Format>
+template <class Format, class... Targets>
 struct register_data_format {
     register_data_format() { data_formats::global().add(Format::name, typeid(Format), &make); }
 
@@ -57,18 +57,20 @@ private:
             return format.load(detail::data_path(settings, Format::source));
     }
 };
+template <class Format>
+struct register_data_format<Format, entered_elsewhere> {};
 
 namespace detail {
 
-static const register_data_format<mnist_format> mnist_is_known;
-static const register_data_format<cifar_format<10>> cifar10_is_known;
-static const register_data_format<cifar_format<100>> cifar100_is_known;
-static const register_data_format<folder_format> folder_is_known;
-static const register_data_format<quijote_format> quijote_is_known;
-static const register_data_format<cosmology_format> cosmology_is_known;
-static const register_data_format<text_format> text_is_known;
-static const register_data_format<segmentation_format> segmentation_is_known;
-static const register_data_format<graph_format> graph_is_known;
+static const register_data_format<mnist_format, CAIRN_TARGETS> mnist_is_known;
+static const register_data_format<cifar_format<10>, CAIRN_TARGETS> cifar10_is_known;
+static const register_data_format<cifar_format<100>, CAIRN_TARGETS> cifar100_is_known;
+static const register_data_format<folder_format, CAIRN_TARGETS> folder_is_known;
+static const register_data_format<quijote_format, CAIRN_TARGETS> quijote_is_known;
+static const register_data_format<cosmology_format, CAIRN_TARGETS> cosmology_is_known;
+static const register_data_format<text_format, CAIRN_TARGETS> text_is_known;
+static const register_data_format<segmentation_format, CAIRN_TARGETS> segmentation_is_known;
+static const register_data_format<graph_format, CAIRN_TARGETS> graph_is_known;
 
 // data.validation: so many samples are tested on, without augmentation, in place of the test set, on which nothing
 // should be chosen: of the data's own validation set, else held out of the training set. data.train_samples: only so

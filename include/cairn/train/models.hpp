@@ -50,6 +50,8 @@ private:
         models<D, T>::global().add(Entry::name, typeid(Entry), &Entry::template make<T, D>);
     }
 };
+template <class Entry>
+struct register_model<Entry, entered_elsewhere> {};
 
 namespace detail {
 

@@ -65,6 +65,8 @@ private:
         objectives<D>::global().add(Entry::name, typeid(Entry), {&Entry::outputs, make});
     }
 };
+template <class Entry>
+struct register_objective<Entry, entered_elsewhere> {};
 
 /// Over targets of data as they are: by cross-entropy, or mean squares.
 template <Device D>

@@ -79,6 +79,8 @@ private:
         optimizers<D>::global().add(Entry::name, typeid(Entry), {make, !ElementwiseOptimizer<O, float>});
     }
 };
+template <class Entry>
+struct register_optimizer<Entry, entered_elsewhere> {};
 
 namespace detail {
 

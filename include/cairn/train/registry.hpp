@@ -7,7 +7,8 @@
 //   };
 //   static const register_optimizer<lion_entry, CAIRN_TARGETS> lion_is_known;
 // What depends on the device, or on what layers compute in, is compiled and entered for each target of the program's
-// file: CAIRN_TARGETS, the host unless the file defines more before its first include.
+// file: CAIRN_TARGETS, the host unless the file defines more before its first include. A program in several files
+// compiles each concept in one of them, the others define it as cairn::entered_elsewhere.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/memory.hpp>
@@ -31,6 +32,9 @@ struct target {
     using device = D;
     using number = T;
 };
+
+/// In place of targets: another file of the program enters what this file's headers bring.
+struct entered_elsewhere {};
 
 /// The makers of one concept by name, in the order in which they were entered.
 template <class Maker>

@@ -20,14 +20,6 @@
 
 namespace cairn {
 
-/// What the command line adds to the settings.
-struct session_options {
-    std::filesystem::path out;     // run directory; empty: a fresh one under runs/
-    std::filesystem::path resume;  // run directory to go on in
-    std::int64_t max_steps = -1;   // stop after this many updates in all; -1: after the epochs of the settings
-    bool generated = false;        // train on random data of the right shape
-};
-
 /// As long as it lives, a pool holds at most so many bytes.
 class limited_memory {
 public:

@@ -1,0 +1,1 @@
+#include <cairn/train/compressors.hpp>

@@ -1,0 +1,2 @@
+#include <cairn/train/data_formats.hpp>
+#include <cairn/train/objectives.hpp>
