@@ -286,7 +286,7 @@ TEST_CASE("nccl: one rank alone splits, also where NCCL answers before the part 
         CHECK(told(1, [](nccl_communicator& c, threads_communicator&) {
                   auto part = c.split(0, 0);
                   auto data = tensor<float, cuda>::filled({3}, 1);
-                  part.vendor_all_reduce(data.span());
+                  part.vendor()->all_reduce(data.span());
                   require(part.size() == 1 && data.on_host()[2] == 1, "alone");
               }) == std::vector<std::string>{"no error"});
 }

@@ -57,6 +57,7 @@ class counting_communicator : private vendor_collectives {
         communication_counts counts;
         std::int64_t in_flight = 0;
         std::map<std::string, call_counts> calls;  // collectives by name
+        std::map<std::string, int> open;           // of them, those that have begun
 
         void begin(std::int64_t bytes) { counts.peak_bytes = std::max(counts.peak_bytes, in_flight += bytes); }
         void end(std::int64_t bytes) { in_flight -= bytes; }
@@ -147,9 +148,10 @@ public:
                   name(what.name),
                   messages(kept->counts.messages),
                   bytes(kept->counts.bytes) {
-                ++kept->calls[name].times;
+                if (kept->open[name]++ == 0) ++kept->calls[name].times;
             }
             ~scope() {
+                if (--kept->open[name] > 0) return;  // within a call of the same name, which counts
                 call_counts& sum = kept->calls[name];
                 sum.messages += kept->counts.messages - messages;
                 sum.bytes += kept->counts.bytes - bytes;

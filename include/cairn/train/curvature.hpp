@@ -89,7 +89,7 @@ inline kfac_ranks_settings read_kfac_ranks(configuration& settings, const kfac_c
     c.place.colocate_factors = settings.get("kfac.colocate_factors", true);
     const bool by_memory = settings.choice("kfac.assignment_strategy", {"time", "memory"}, "time") == "memory";
     c.place.strategy = by_memory ? kfac_assignment_strategy::memory : kfac_assignment_strategy::time;
-    c.memory_limit = static_cast<index_t>(settings.get("kfac.memory_limit_mb", 0.0, from_to(0, 1e8)) * 1e6);
+    c.memory_limit = static_cast<index_t>(settings.get("kfac.memory_limit_mb", 0.0, from_to(0, 1e8)) * 0x1p20);
     c.broadcast_error_bound = settings.get("kfac.broadcast_error_bound", 0.0, from_to(0, 1));
     require(c.memory_limit == 0 || c.place.grad_worker_fraction == 0,
             "kfac.memory_limit_mb limits the choice of an assignment: set kfac.grad_worker_fraction = 0 too");

@@ -19,7 +19,12 @@ struct row_maxima_kernel {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const auto most = row_max<sum_type<T>>(b, columns, x + b.block() * columns);
+        using S = sum_type<T>;
+        const T* const row = x + b.block() * columns;
+        S most = -std::numeric_limits<S>::infinity();
+        for (index_t k = b.thread(); k < columns; k += b.threads())
+            if (const S v = static_cast<S>(row[k]); v > most) most = v;
+        most = block_max(b, most, b.template shared<S>());
         if (b.thread() == 0) top[b.block()] = static_cast<double>(most);
     }
 };

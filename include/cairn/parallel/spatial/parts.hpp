@@ -63,7 +63,7 @@ public:
         sequential<T, D> both;
         both.add("gather", gather_samples<C, T, D>(*make_.over, make_.grid, cut_));
         both.add("flatten", cairn::flatten<T, D>());
-        return both;
+        return any_layer<T, D>(std::move(both));  // nvcc would copy
     }
     any_layer<T, D> global_average_pool() {
         gathered_ = true;

@@ -103,7 +103,7 @@ private:
     template <Layer L>
     static any_layer<T, D> replicated(L layer) {
         replicate_parameters(layer);
-        return layer;
+        return any_layer<T, D>(std::move(layer));  // nvcc would copy
     }
 };
 

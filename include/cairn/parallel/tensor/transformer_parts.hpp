@@ -65,7 +65,7 @@ struct tensor_transformer_parts {
         layer_norm<T, D> layer(c);
         if (in_parts()) return sequence_part<C, layer_norm<T, D>>(*axis, std::move(layer));
         replicate_parameters(layer);
-        return layer;
+        return any_layer<T, D>(std::move(layer));  // nvcc would copy
     }
     sequential<T, D> attention(const multi_head_attention_config& c) const {
         return split_attention<T, D>(*axis, c, sequences);
@@ -83,7 +83,7 @@ private:
     any_layer<T, D> cut_or_whole(positional_embedding<T, D> layer) const {
         if (in_parts()) return sequence_cut<C, positional_embedding<T, D>>(*axis, std::move(layer));
         replicate_parameters(layer);
-        return layer;
+        return any_layer<T, D>(std::move(layer));  // nvcc would copy
     }
 };
 
