@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <utility>
 
 namespace cairn {
@@ -45,7 +46,8 @@ public:
         for (int m = 0; m < batch.size(); ++m) {
             const auto& piece = numbers.pieces[static_cast<std::size_t>(m)];
             const double loss = piece.loss;
-            if (!std::isfinite(loss)) not_finite(m, loss);
+            if (!std::isfinite(loss))  // the sign of a NaN says nothing
+                not_finite(m, std::isnan(loss) ? std::numeric_limits<double>::quiet_NaN() : loss);
             if (!over_.counts(batch[m].host.count)) continue;
             const index_t count = over_.outputs_of(batch[m].host.count).count;
             mine.samples += static_cast<double>(count);
