@@ -24,7 +24,6 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
-#include <cairn/comm/collectives/staged.hpp>
 #include <cairn/compress/error_bounded.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/device/cpu/symmetric.hpp>

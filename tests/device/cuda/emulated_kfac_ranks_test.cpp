@@ -6,6 +6,7 @@
 #include "messages.hpp"
 
 #include <cairn/comm/any.hpp>
+#include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
 #include <cairn/device/grid/batch_norm.hpp>
