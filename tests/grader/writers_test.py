@@ -5,6 +5,8 @@ import io
 import json
 import os
 import pathlib
+import posixpath
+import re
 import subprocess
 import tempfile
 import unittest
@@ -12,7 +14,7 @@ import xml.etree.ElementTree as xml
 import zipfile
 
 import labs
-from cairn_grader import grading, package, writers
+from cairn_grader import grading, lab, package, writers
 
 try:
     import jsonschema
@@ -67,7 +69,33 @@ class Writers(unittest.TestCase):
         self.assertTrue({"setup.sh", "run_autograder", "secret", "cairn/labs/99-example/grading/hidden.cpp"} <= set(names))
         self.assertFalse([name for name in names if "solution" in name or "mutants" in name or "INSTRUCTOR" in name])
         names = zipfile.ZipFile(io.BytesIO(package.to_hand_out(labs.example))).namelist()
-        self.assertFalse([name for name in names if any(word in name for word in ("solution", "grading/", "mutants", "INSTRUCTOR", "rubric", "secret"))])
+        self.assertFalse([name for name in names if {*lab.PRIVATE, "secret"} & set(name.split("/"))])
+
+    def test_a_hand_out_has_what_its_pages_link_to_and_run(self):
+        made = ("my-lab", "build/", "data/")  # by earlier commands of the page
+        for one in lab.every():
+            with self.subTest(one.name):
+                names = [name.removeprefix(f"{one.name}/") for name in zipfile.ZipFile(io.BytesIO(package.to_hand_out(one))).namelist()]
+                there = {"/".join(name.split("/")[:depth]) for name in names for depth in range(1, 9)}
+                for page in (f"labs/{one.name}/README.md", "labs/README.md"):
+                    text = (grading.ROOT / page).read_text(encoding="utf-8")
+                    links = {link for link in re.findall(r"\]\(([^)#\s]+)", text) if not re.match("[a-z]+:", link)}
+                    wanted = {posixpath.normpath(posixpath.join(posixpath.dirname(page), link)) for link in links}
+                    self.assertEqual(wanted - there, set(), page)
+                commands = "\n".join(re.findall(r"^ *```sh\n(.*?)^ *```", (one.folder / "README.md").read_text(encoding="utf-8"), re.M | re.S))
+                words = [re.sub(r"^[\w.-]+=", "", word) for word in commands.replace('"', "").split()]
+                paths = {word for word in words if re.fullmatch(r"\.?[\w-]+(/[\w.-]+)+", word) and not word.startswith(made)}
+                programs = {f"benchmarks/{name}.cpp" for name in re.findall(r"\bbuild/release/benchmarks/(\w+)", commands)}
+                self.assertEqual((paths | programs | {"CMakeLists.txt", "CMakePresets.json"}) - there, set())
+
+    def test_the_programs_of_a_hand_out_can_be_configured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            zipfile.ZipFile(io.BytesIO(package.to_hand_out(labs.example))).extractall(folder)
+            root = pathlib.Path(folder, "99-example")
+            done = subprocess.run(["cmake", "--preset", "release", "-DCAIRN_PEERS=OFF"], cwd=root, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            done = subprocess.run(["cmake", "--build", "--preset", "release", "--target", "help"], cwd=root, capture_output=True, text=True)
+            self.assertRegex(done.stdout, r"\btrain\b")
 
     def test_what_is_handed_out_works_by_itself(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -88,14 +88,24 @@ def for_gradescope(lab, secret, hidden="visible"):
     return out.getvalue()
 
 
+HANDED_OUT = (".ci", ".cmake", "CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "benchmarks", "course", "include", "reference",
+              "labs/README.md", "labs/mnist.hpp", "labs/mnist.toml", "labs/start")
+
+
 def to_hand_out(lab):
-    """What a student needs and may see: hand-out, starter and public tests, the library's headers, what compiles and runs them."""
+    """What a student needs and may see: hand-out, starter and public tests; the library, its programs and pages, which the hand-out refers to; what
+    compiles and runs all of it; of the other labs the hand-outs, which pages link to."""
     out, top = io.BytesIO(), lab.name
     with zipfile.ZipFile(out, "w") as archive:
-        for name in ("LICENSE", ".ci/install", ".ci/packages", "labs/README.md", "labs/mnist.hpp", "labs/start"):
-            path = ROOT / name
-            add(archive, f"{top}/{name}", path.read_bytes(), path.stat().st_mode & 0o100)
-        add_tree(archive, ROOT / "include", f"{top}/include")
+        for path in (ROOT / name for name in HANDED_OUT):
+            name = f"{top}/{path.relative_to(ROOT)}"
+            if path.is_dir():
+                add_tree(archive, path, name)
+            else:
+                add(archive, name, path.read_bytes(), path.stat().st_mode & 0o100)
         add_tree(archive, ROOT / "labs" / "grader", f"{top}/labs/grader", skip=("template", "new-lab", "package", "gradescope.schema.json"))
         add_tree(archive, lab.folder, f"{top}/labs/{lab.name}", skip=PRIVATE)
+        for path in sorted((ROOT / "labs").glob("*/README.md")):
+            if path.parent.name not in (lab.name, "grader"):
+                add(archive, f"{top}/{path.relative_to(ROOT)}", path.read_bytes())
     return out.getvalue()
