@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks what no compiler sees: shell and Python scripts parse and are executable, JSON and TOML files are valid, links of
-Markdown pages to files of the repository exist; the README shows the example that is compiled; course/settings.md has the settings
-that the code reads, and no others; lines of comments end at column 120; figures in text that are marked with a record of reference/ are the record's.
+"""Checks what no compiler sees: shell and Python scripts parse and are executable, JSON and TOML files are valid; links of Markdown pages lead to
+files of the repository and to headings, programs that a page runs were built on it (page_commands.py); the README shows the example that is
+compiled; course/settings.md has the settings that the code reads, and no others; lines of comments end at column 120; figures in text that are
+marked with a record of reference/ are the record's.
 
     tests/checks/scripts.py [ROOT]
 """
@@ -14,6 +15,8 @@ import statistics
 import subprocess
 import sys
 import tomllib
+
+import page_commands
 
 
 def tracked(root):
@@ -143,6 +146,8 @@ def main():
 
     offences += [f"{path.relative_to(root)}:{what}" for path in files for what in long_comments(path)]
     offences += [f"{path.relative_to(root)}: {what}" for path in files if path.suffix == ".md" for what in figure_faults(path, root)]
+    offences += [f"{path.relative_to(root)}: {what}" for path in files if path.suffix == ".md" and path.name != "CHANGELOG.md"
+                 for what in [*page_commands.command_faults(path, root), *page_commands.anchor_faults(path)]]
     offences += settings_faults(root)
 
     # The top level is fixed, so that it stays a table of contents.
