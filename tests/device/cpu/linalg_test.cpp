@@ -153,3 +153,6 @@ TEMPLATE_TEST_CASE("linalg: what cannot be done is said", "[linalg]", float, dou
 }
 
 }  // namespace cairn
+
+// Of a program before whose main it chose again, too. Triangular solvers of a Prescott crash on newer processors.
+TEST_CASE("OpenBLAS runs kernels of this processor") { CHECK(cairn::detail::openblas_core_instead() == nullptr); }

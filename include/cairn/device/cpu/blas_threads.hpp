@@ -6,6 +6,7 @@
 // with BLAS beside others, each caller has one thread of it, else the bits would depend on who came last.
 
 #include <cairn/core/parallel.hpp>
+#include <cairn/device/cpu/openblas_core.hpp>
 
 #include <atomic>
 
