@@ -162,6 +162,9 @@ def main():
     if shown is None or shown[1].strip() != example.read_text(encoding="utf-8").strip():
         offences.append(f"README.md: its first C++ example is not {example.relative_to(root)}")
 
+    for ratio in re.findall(r"[0-9.]+ (?:×|times)[^|\n]{0,20}", FIGURE.sub("", readme.read_text(encoding="utf-8")) if readme.exists() else ""):
+        offences.append(f"README.md: \"{ratio.strip()}\" names no record of reference/")
+
     print("\n".join(offences) if offences else f"{len(files)} files looked at")
     return 1 if offences else 0
 

@@ -1,6 +1,6 @@
 #pragma once
 // Codes of numbers and the length of their messages: how a value becomes a few bits and how it comes back, one text for
-// the kernels of all devices (cpu/codecs.hpp, cuda/codecs.hpp). The files of the compressors say what each code
+// the kernels of all devices (cpu/codecs.hpp, grid/codecs.hpp). The files of the compressors say what each code
 // promises: compress/bf16.hpp, fp16.hpp, natural.hpp, sign.hpp, qsgd.hpp.
 
 #include <cairn/core/float16.hpp>

@@ -1,5 +1,5 @@
 #pragma once
-// Which parts of a bucket are matrices, and what the kernels of PowerSGD (cpu/low_rank.hpp, cuda/low_rank.hpp) do with
+// Which parts of a bucket are matrices, and what the kernels of PowerSGD (cpu/low_rank.hpp, grid/low_rank.hpp) do with
 // all of them at once:
 //   low_rank_tables<D>(plan)                                 what kernels on D read and all memory that they need
 //   add_residual(d, n, g, e, x)                              x = g + e; false where a value is not finite, which the

@@ -1,5 +1,5 @@
 #pragma once
-// A few values of an array, found and moved by the kernels of cpu/select.hpp and cuda/select.hpp:
+// A few values of an array, found and moved by the kernels of cpu/select.hpp and grid/select.hpp:
 //   selection<D>                              values and where they are, by rising position; its memory comes from
 //                                             prepare(n, most)
 //   select_largest(d, x, k, chosen)           the k values of largest magnitude, exactly, of equal ones the first

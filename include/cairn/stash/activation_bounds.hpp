@@ -11,7 +11,7 @@
 //   momentum   σ = √(eb²/3 · R · max_o ‖δ_o‖²) = f · mean|v|         f = 0.1; mean|v| ≈ 2.1 mean|g| at momentum 0.9
 //   comet      eb = mean|v| f / (0.32 · mean|δ| · √(N R))            N: examples; COMET (Jin et al., VLDB 2022)
 //   fixed      eb given, in units of the activation's root mean square
-// An audit (activation_audit.hpp) measures added(W): eb is corrected by measured / predicted. An activation between
+// An audit (activation_memory.hpp) measures added(W): eb is corrected by measured / predicted. An activation between
 // layers without weights (attention, gelu) has no formula: its error ends up in the weight before it, whose measured
 // excess it is adjusted by.
 

@@ -2,7 +2,7 @@
 // Codecs of activations: what a tensor becomes between forward and backward.
 //   pack(x, hints)    → packed_activation; x may be overwritten or let go afterwards
 //   unpack()          → a tensor of x's shape; how far from x, the codec says
-// Laws that every codec satisfies: tests/stash/codec_laws.hpp.
+// Laws that every codec satisfies: tests/stash/codec_test.cpp.
 
 #include <cairn/core/random.hpp>
 #include <cairn/nn/saved_tensors.hpp>
