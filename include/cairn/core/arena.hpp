@@ -3,8 +3,8 @@
 // them. Buckets, shards, elementwise optimizers and snapshots are then spans of one buffer.
 //   [ p0 | p1 | p2 | … ]   every slice starts on a multiple of 64 bytes, the gaps hold zeros
 // A parameter that is tied to another one (parameter::tied_to) is a second use of that one's slices: gradients of both
-// uses add up there, and who goes through the list sees it once. A stage of a pipeline may have the use without the
-// parameter: then it has memory of its own, beside the arena's (parallel/pipeline/tied_weights.hpp).
+// uses add up there, and the list has it once. A pipeline stage may have the use without the parameter: that use has
+// memory outside the arena (parallel/pipeline/tied_weights.hpp).
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/for_each.hpp>
@@ -25,10 +25,9 @@ enum class arena_scope { whole_model, stage };
 template <class T, Device D = cpu>
 class arena {
 public:
-    /// Allocates, initialises from `seed` and the paths, and binds every parameter of `list`, and numbers them in
-    /// order.
-    /// Throws on a parameter that is bound already, on two of one path, on a slice that is not within its whole, and
-    /// where one is tied to a parameter that a whole model does not have, or whose slice is another.
+    /// Allocates, initialises from `seed` and the paths, binds and numbers every parameter of `list`, in order.
+    /// Throws on a parameter that is bound already, on two with one path, on a slice outside its whole parameter, and
+    /// on a tie to a parameter that the whole model lacks or that has another slice.
     arena(parameter_list<T, D> list, std::uint64_t seed, arena_scope scope = arena_scope::whole_model) {
         for (auto& entry : list) (entry.p->tied_to.empty() ? list_ : uses_).push_back(std::move(entry));
         constexpr index_t step = memory_pool::alignment / static_cast<index_t>(sizeof(T));

@@ -1,18 +1,18 @@
 #pragma once
-// Work that is launched once a step, the same launches on the same memory every time, recorded and then launched as a
-// whole: the host's time a launch is most of a step of a small network.
+// Launches that repeat every step on the same memory, captured as a graph and launched as a whole. For small networks
+// the host's time per launch is most of a step.
 //
 //   graph_memory<D> memory;
 //   captured_graph<D, Result> step(memory);
 //   Result r = step([&] { …launches…; return Result{…}; });     // run, run, recorded and launched, launched, …
 //
-// A step may call host code among its launches, which a graph cannot hold: the record is cut there, and each time the
-// code is called between the launches of the two parts:
-//   step([&](const host_callback& host) { …launches…; host([&] { tell_somebody(); }); …launches… });
+// A step may call host code among its launches. A graph cannot hold it: the capture is cut there, and every replay
+// calls the code between the launches of the two parts:
+//   step([&](const host_callback& host) { …launches…; host([&] { start_reduction(); }); …launches… });
 //
-// A recorded step keeps the memory that its tensors had: what is made in between must not lie there. So the second run
-// notes what is asked of the pool, and the third one takes from the pool what the same requests need of its free
-// ranges, and deals that out in the same way: what lies among the ranges, and stays, costs the step no second memory.
+// A captured step keeps the addresses of its tensors, so no other tensor may lie there. The second run logs the
+// requests to the pool. The third run takes free ranges of the pool for the same requests and deals blocks out of
+// them. Tensors that lie between these ranges stay where they are and cost the step no second memory.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/tensor.hpp>
@@ -30,9 +30,9 @@
 namespace cairn {
 
 /// A device that records what is launched in place of running it.
-///   D::recording r                   until r.end(), or until it goes; who waits for the device meanwhile gets an error
-///   r.cut() → graph                  what was launched until now; r goes on with the next graph
-///   graph.launch()                   runs it, in the order of what else is launched
+///   D::recording r                   until r.end() or its destruction; waiting for the device meanwhile is an error
+///   r.cut() → graph                  the launches until now; r continues with the next graph
+///   graph.launch()                   runs it, in stream order
 template <class D>
 concept GraphCapture = Device<D> && std::default_initializable<typename D::recording> &&
     requires(typename D::recording& r, const typename D::graph& g) {
@@ -42,8 +42,8 @@ concept GraphCapture = Device<D> && std::default_initializable<typename D::recor
     g.launch();
 };
 
-/// Host code among the launches of a step: called where it stands, at every run. What it launches is made of nothing
-/// that the step allocates.
+/// Host code among the launches of a step, called at its place in every run. Its own launches must not use tensors that
+/// the step allocates.
 class host_callback {
 public:
     using action = std::function<void()>;
@@ -64,8 +64,8 @@ private:
 
 namespace detail {
 
-/// Addresses of a recorded step: a free range as its pool dealt blocks out of it, and the first bytes of it that are
-/// the step's. Where blocks come to lie depends on all of a range.
+/// Addresses of a captured step: a free range of the pool, and how many of its first bytes belong to the step. The
+/// placement of blocks depends on the whole range.
 struct range_of_step : memory_range {
     index_t used;
 };
@@ -75,7 +75,7 @@ class pool_in_ranges final : public memory_pool {
 public:
     static constexpr index_t endless = index_t{1} << 44;
 
-    /// `whole`: all of each range may be used, to find out how much is. The ranges are not none.
+    /// `whole`: all of each range may be used, to find out how much is needed. At least one range.
     explicit pool_in_ranges(std::vector<range_of_step> ranges, bool whole = false)
         : memory_pool(ranges[0].begin, ranges[0].bytes, endless, "memory of a recorded step", "nothing"),
           ranges_(std::move(ranges)),
@@ -117,7 +117,7 @@ inline bool meet_again(const std::vector<memory_request>& requests, memory_pool&
     return true;
 }
 
-/// Ranges among the free ones of `pool` in which the same requests can be met; one of any addresses, where it has none.
+/// Free ranges of `pool` that can serve the same requests; one at any address if there are none.
 inline std::vector<range_of_step> ranges_to_repeat(const std::vector<memory_request>& requests,
                                                    const memory_pool& pool) {
     std::vector<range_of_step> ranges;
@@ -162,12 +162,12 @@ private:
 
 }  // namespace detail
 
-/// Where recorded steps of one stream work. They run one after the other, and what one of them leaves is read before
-/// the next: they share memory.
+/// The memory of a stream's captured steps. They share it: steps run one after another, and the results of one are read
+/// before the next begins.
 template <Device D>
 class graph_memory {
 public:
-    /// For a step that asks for this.
+    /// For a step with these requests.
     std::shared_ptr<const detail::memory_of_step> meet(const std::vector<memory_request>& requests) {
         if (held_) {
             detail::pool_in_ranges again(held_->ranges());
@@ -175,22 +175,22 @@ public:
         }
         return held_ = std::make_shared<detail::memory_of_step>(requests, D::memory());
     }
-    /// Steps that are recorded keep their memory, the next ones get other.
+    /// Captured steps keep their memory, later ones get other memory.
     void let_go() { held_.reset(); }
 
 private:
     std::shared_ptr<const detail::memory_of_step> held_;
 };
 
-/// See the top of the file. Result: handles and numbers in memory of D that can be copied, and are read before another
-/// step of this memory runs.
+/// See the top of the file. Result: copyable handles and numbers in memory of D, read before another step of this
+/// memory runs.
 template <GraphCapture D, class Result>
 class captured_graph {
 public:
     explicit captured_graph(graph_memory<D>& where) : where_(where) {}
 
-    /// What f returns, called as f() or as f(host_callback); f must launch the same on the same memory at every call.
-    /// Where it cannot be recorded it runs as it is.
+    /// The result of f, called as f() or f(host_callback). f must make the same launches on the same memory at every
+    /// call. A step that cannot be captured runs uncaptured.
     template <class F>
     Result operator()(F&& f) {
         if (!recorded() && refusal_.empty() && runs_ == 2) record(f);
@@ -205,7 +205,7 @@ public:
         return ++runs_ == 1 ? call(f, {}) : noted(f);
     }
 
-    /// Why it could not be recorded; empty if it was, or will be.
+    /// Why the step could not be captured; empty if it was, or will be.
     const std::string& refusal() const { return refusal_; }
     bool recorded() const { return !parts_.empty(); }
     /// Graphs that one run launches.

@@ -1,6 +1,6 @@
 #pragma once
-// Templates that nearly every program uses may be compiled once instead of in each of its files: CMake's target
-// cairn::compiled defines CAIRN_COMPILED for those who link it, and holds the code. Without it everything stays in
+// Templates that nearly every program uses may be compiled once instead of in each of its files. CMake's target
+// cairn::compiled holds the code and defines CAIRN_COMPILED for targets that link it. Without it everything stays in
 // headers, and these macros are empty.
 //
 //   CAIRN_COMPILED_ONCE(part, class x<float>)   declares it: extern template class x<float>; in the file of this part,

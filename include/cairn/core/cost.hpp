@@ -34,11 +34,11 @@ index_t block_bytes(const shape& s) {
 struct layer_cost {
     phase_cost forward, backward_input, backward_weight;
     index_t parameters = 0;     // trained values
-    index_t saved_bytes = 0;    // what forward saves beside input and output, in blocks of the pool
+    index_t saved_bytes = 0;    // saved by forward besides input and output, in blocks of the pool
     bool saves_input = false;   // the saved tensors include the layer's input …
     bool saves_output = false;  // … or its output: blocks that the neighbours may hold as well
 
-    // How its tensors share memory, for those who predict it (stash/plan.hpp):
+    // How its tensors share memory, for predictions (stash/plan.hpp):
     bool passes_through = false;         // the output is the input's own block under another shape
     bool in_place_forward = false;       // y overwrites x if x has no other owner
     bool in_place_backward = false;      // dx overwrites dy if dy has no other owner

@@ -1,6 +1,5 @@
 #pragma once
-// Whether other programs had the processors while something was timed here: they used some of them, and the calling
-// thread waited for one.
+// Detects contention by other programs during a timing: they used processors, and the calling thread waited for one.
 
 #include <cairn/core/clock.hpp>
 
@@ -13,7 +12,7 @@
 
 namespace cairn {
 
-/// Watches from its construction. Knows Linux; elsewhere nothing is ever felt.
+/// Watches from its construction. Linux alone; elsewhere no contention is ever reported.
 class cpu_contention {
 public:
     /// Others used more than a quarter of a processor, and this thread waited more than a twentieth of the time.

@@ -2,9 +2,9 @@
 // Inputs made of 8-bit images, the same on the host and on a GPU:
 //   x(y, u, c) = table(c, pixel(y', u', c)),  y' = move.row(y),  u' = move.column(u, width)
 //   x = 0 where the image has no such pixel
-// A sample then travels as its pixels, a byte a value, and a move of 12 bytes. The table holds what the host's own
-// conversion makes of each of the 256 values of a channel, so that a GPU's inputs have the host's bits whatever a
-// compiler makes of a product and a sum.
+// A sample then travels as its pixels, one byte per value, and a move of 12 bytes. The table holds the host's own
+// conversion of each of the 256 values of a channel: a GPU's inputs have the host's bits, whether or not a compiler
+// fuses product and sum.
 
 #include <cairn/core/host_device.hpp>
 #include <cairn/core/shape.hpp>
@@ -13,8 +13,8 @@
 
 namespace cairn {
 
-/// Which pixel of the stored image each pixel of the input shows: an image that is padded, cropped to its size again
-/// and perhaps turned left to right.
+/// The pixel of the stored image that each pixel of the input shows: the image is padded, cropped to its size again,
+/// and mirrored or not.
 struct crop_flip {
     std::int32_t down = 0, right = 0;  // where the crop begins in the stored image
     std::int32_t mirrored = 0;         // of the crop, 0 or 1

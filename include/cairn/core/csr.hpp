@@ -32,7 +32,7 @@ struct csr_view {
     }
 };
 
-/// rows × columns with values in row order. `check()` says what must hold.
+/// rows × columns with values in row order. `check()` has the invariants.
 template <class T>
 struct csr_matrix {
     index_t rows = 0, columns = 0;

@@ -1,6 +1,5 @@
 #pragma once
-// Lazy device scalar, such as the loss of a batch: conversion to double synchronises, and until then the host goes on
-// launching.
+// Lazy device scalar, such as the loss of a batch. The host continues to launch; conversion to double synchronises.
 
 #include <cairn/core/tensor.hpp>
 
@@ -16,13 +15,13 @@ template <Device D>
 class device_scalar {
 public:
     device_scalar(double known = 0) : factor_(known) {}
-    /// `at` holds one element, which what was launched before this writes.
+    /// `at` holds one element, written by earlier launches.
     explicit device_scalar(tensor<double, D> at) : at_(std::move(at)), factor_(1) {}
     device_scalar(const device_scalar& other) : at_(other.at_.share()), factor_(other.factor_) {}
     device_scalar(device_scalar&&) noexcept = default;
     device_scalar& operator=(device_scalar&&) noexcept = default;
 
-    /// The number; waits for what was launched until now.
+    /// The number. Synchronises with the launches until now.
     operator double() const { return at_.empty() ? factor_ : factor_ * at_.on_host(memory_category::workspace)[0]; }
 
     device_scalar& operator*=(double by) {
@@ -30,9 +29,9 @@ public:
         return *this;
     }
 
-    /// Where D has the number without its factor; null: the host knows it.
+    /// Address of the number without its factor in D's memory; null: the host knows it.
     const double* there() const { return at_.empty() ? nullptr : at_.data(); }
-    /// From here on the host knows it: `value` is what was there.
+    /// From now on the host knows the number: `value`, without the factor.
     void arrived(double value) {
         factor_ *= value;
         at_ = {};
@@ -43,16 +42,16 @@ private:
     double factor_;
 };
 
-/// A device that copies to the host beside what it is given next.
-///   D::begin_copy_to_host(to, from, bytes)    to: of host_memory(); behind what was launched before. The host has it
-///                                             after finish() of that.
+/// A device with asynchronous copies to the host.
+///   D::begin_copy_to_host(to, from, bytes)    to: of host_memory(); in stream order. Complete after finish() of the
+///                                             returned object.
 template <class D>
 concept CopiesOut = Device<D> && requires(void* to) {
     D::host_memory();
     D::begin_copy_to_host(to, to, index_t{1}).finish();
 };
 
-/// A number of D's memory that goes to the host while D goes on.
+/// A number in D's memory that is copied to the host asynchronously.
 template <CopiesOut D>
 class scalar_to_host {
 public:
@@ -60,14 +59,13 @@ public:
     scalar_to_host(memory_category use)
         : there_(tensor<double, D>::zeros({2}, use)), here_({1}, memory_category::workspace, D::host_memory()) {}
 
-    /// What kernels write it to, and read it from.
+    /// The number in D's memory, for kernels.
     double* there() { return there_.data(); }
     device_scalar<D> number() const { return device_scalar<D>(there_.slice(0, {1})); }
-    /// Room for one more, which stays there.
+    /// Room for a second number, which stays on D.
     double* beside() { return there_.data() + 1; }
 
-    /// Sends what was launched before this leaves there; what is called between is done beside it. Waits, and returns
-    /// the number.
+    /// Copies the number as earlier launches leave it, calls `between` meanwhile, waits, and returns the number.
     template <class Meanwhile>
     double sent(Meanwhile&& between) {
         const auto copy = D::begin_copy_to_host(here_.data(), there_.data(), here_.bytes());
@@ -81,12 +79,11 @@ private:
     tensor<double, cpu> here_;
 };
 
-/// Numbers of D's memory that go to the host together, waited for once.
+/// Numbers in D's memory that are copied to the host together, with one wait.
 template <CopiesOut D>
 class scalars_to_host {
 public:
-    /// Sends what was launched before this leaves there; what is called between is done beside it. Afterwards the host
-    /// knows all of them.
+    /// Copies the numbers as earlier launches leave them, calls `between` meanwhile, and waits for them.
     template <class Meanwhile>
     void fetch(std::span<device_scalar<D>* const> numbers, Meanwhile&& between) {
         if (here_.size() < static_cast<index_t>(numbers.size()))
@@ -107,11 +104,11 @@ private:
     tensor<double, cpu> here_;
 };
 
-/// What a computation on D gives back as a number: on the host the number itself.
+/// The numeric result of a computation on D: on the host the number itself.
 template <Device D>
 using scalar_on = std::conditional_t<std::same_as<D, cpu>, double, device_scalar<D>>;
 
-/// The number that `at` holds, or on a device will hold.
+/// The number that `at` holds; on a device, that it will hold.
 template <Device D>
 device_scalar<D> scalar_of(tensor<double, D> at) {
     return device_scalar<D>(std::move(at));

@@ -1,6 +1,6 @@
 #pragma once
-// Numbers that the environment sets. A value that is no such number is an error, never another number: what atof and
-// strtoll make of "4G" or of "abc" is not what was meant.
+// Numbers from environment variables. A value such as "4G" or "abc" is an error; atof and strtoll would read another
+// number.
 
 #include <cairn/core/error.hpp>
 

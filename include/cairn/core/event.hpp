@@ -1,9 +1,9 @@
 #pragma once
-// Order between threads that use one device. What a thread launches on a GPU runs in that thread's order, beside what
-// others launch:
+// Order between the launches of several threads on one device. Launches of one thread run in order; those of different
+// threads run concurrently:
 //   event<D> before;                     // here
-//   other thread: before.wait();         // what it launches from now on finds what was launched here done
-// A device that runs work in the call that asks for it has nothing to wait for.
+//   other thread: before.wait();         // its later launches run after the launches before `before`
+// A synchronous device needs no waiting.
 
 #include <cairn/core/tensor.hpp>
 
@@ -24,7 +24,7 @@ struct event_on<D> {
 };
 }  // namespace detail
 
-/// What the calling thread has launched on its D until now. Copies are the same moment.
+/// The launches of the calling thread on its D until now. Copies mark the same moment.
 template <Device D>
 using event = typename detail::event_on<D>::type;
 

@@ -1,7 +1,7 @@
 #pragma once
 // IEEE half precision, binary16: 5 exponent and 10 fraction bits. Storage type; arithmetic happens in float. Eight
-// times finer than bfloat16 between 2^-14 and 65504, in multiples of 2^-24 below, and infinite from 65520 on: who
-// computes gradients in it scales the loss (train/loss_scaler.hpp). The bit tricks are those of F. Giesen's float-half
+// times finer than bfloat16 between 2^-14 and 65504, in multiples of 2^-24 below, and infinite from 65520 on: gradients
+// in it need a scaled loss (train/loss_scaler.hpp). The bit tricks are those of F. Giesen's float-half
 // conversions; a GPU has an instruction for each way.
 // Tested: every half, and every boundary between two of them, against the definition.
 

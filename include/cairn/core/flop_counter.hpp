@@ -1,10 +1,9 @@
 #pragma once
-// Counts the work that kernels do: floating-point operations of the plain algorithm and bytes that the design moves to
-// and from memory. A layer's cost() is tested against these counters. Off by default: a kernel then pays one relaxed
-// load.
+// Counts the work of kernels: floating-point operations of the plain algorithm, and bytes that the design moves to and
+// from memory. A layer's cost() is tested against these counters. Off by default: a kernel then pays one relaxed load.
 //
 // Conventions: a multiply-add is two operations. A convolution counts the operations of the direct algorithm in every
-// phase, whichever algorithm runs (so Winograd's rate is an effective one); bytes are each operand read once, each
+// phase, also where another algorithm runs (Winograd's rate is an effective one). Bytes: each operand read once, each
 // result written once.
 
 #include <atomic>

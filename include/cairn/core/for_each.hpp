@@ -10,7 +10,7 @@
 
 namespace cairn {
 
-/// Rules that many need, by name, because a GPU cannot be given every lambda.
+/// Common functors. They have names because a GPU cannot take every lambda.
 namespace functors {
 
 /// sum += other.
@@ -71,8 +71,8 @@ struct sum {
 
 }  // namespace functors
 
-/// f itself, or what its member at_hand() gives: f with the numbers that it needs from the device's memory. Called on
-/// the device.
+/// f itself, or the result of its member at_hand(): f with its numbers read from the device's memory. Called on the
+/// device.
 template <class F>
 CAIRN_HD auto at_hand(const F& f) {
     if constexpr (requires { f.at_hand(); })
@@ -83,7 +83,7 @@ CAIRN_HD auto at_hand(const F& f) {
 
 namespace functors {
 
-/// The functor that lies there, in the device's memory, when the kernel runs (core/launch_parameters.hpp).
+/// The functor that lies in the device's memory when the kernel runs (core/launch_parameters.hpp).
 template <class F>
 struct functor_in_memory {
     const F* there;

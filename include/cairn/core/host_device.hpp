@@ -1,7 +1,6 @@
 #pragma once
-// Marks what runs on the host and on a GPU alike: the rules of optimizers, functors of for_each, kernels.
-// CAIRN_UNROLL stands before a loop over an array that a GPU keeps in registers, which it can only where every index is
-// known.
+// CAIRN_HD marks code for host and GPU: update rules of optimizers, functors of for_each, kernels.
+// CAIRN_UNROLL stands before a loop over an array in a GPU's registers: every index must be known at compile time.
 
 #if defined(__CUDACC__)
 #define CAIRN_HD __host__ __device__

@@ -4,11 +4,11 @@
 //
 //   launch_parameter_buffer<D> numbers;
 //   each step:   numbers.collect();  a = numbers.place(value);  …    // values of this step; nothing is launched yet
-//                numbers.send();                                     // one asynchronous copy, in the order of launches
+//                numbers.send();                                     // one asynchronous copy, in stream order
 //                numbers.launch();   a = numbers.place(value);  …    // the same places, as addresses for kernels
-// Recorded launches keep their addresses; of later steps only the first two lines are left. A copy reads the host's
-// memory when the device comes to it: steps take turns in slots of it, and a slot is written again when its copy is
-// done. Memory traffic: the bytes of the values, once a step.
+// Captured launches keep their addresses: later steps need the first two lines alone. The device reads the host's
+// memory later than send() returns, so steps take turns in slots, and a slot is rewritten once its copy is done.
+// Memory traffic: the bytes of the values, once a step.
 
 #include <cairn/core/device_scalar.hpp>
 #include <cairn/core/tensor.hpp>
@@ -25,18 +25,17 @@
 
 namespace cairn {
 
-/// See the top of the file: the places, whatever the device.
+/// See the top of the file: the places, on any device.
 class launch_parameters {
 public:
     launch_parameters() = default;
     launch_parameters(const launch_parameters&) = delete;
     launch_parameters& operator=(const launch_parameters&) = delete;
 
-    /// Whether places are given for launches. Else values are collected, and addresses mean nothing.
+    /// Whether places are addresses for launches. Otherwise values are collected, and addresses mean nothing.
     bool launching() const { return launching_; }
 
-    /// Where the device has `value` of the step at hand. Throws where places are not asked for as they were when values
-    /// were collected.
+    /// Device address of `value` of the current step. Throws unless places are requested in the order of collection.
     template <class T>
     const T* place(const T& value) {
         return place(std::span<const T>(&value, 1));
@@ -57,7 +56,7 @@ public:
         return reinterpret_cast<const T*>(there_ + begin);
     }
 
-    /// How far places go until now: launch() goes on from there.
+    /// End of the places so far: launch() continues from there.
     std::size_t position() const { return next_; }
 
     /// A new step: what is placed from now on are its values.
@@ -66,8 +65,7 @@ public:
         next_ = 0;
         bytes_.clear();
     }
-    /// From now on places are given for launches, from the beginning or from where they were when values were
-    /// collected.
+    /// From now on places are addresses for launches, from the beginning or from a position of the collection.
     void launch(std::size_t position = 0) {
         launching_ = true;
         next_ = position;
@@ -84,8 +82,8 @@ private:
     std::uintptr_t there_ = 0;      // where the device has them
 };
 
-/// A device that copies from host_memory() in the order of launches, and lets the host go on.
-///   D::begin_copy_to_device(to, from, bytes)      `from` may be written again after finish() of that
+/// A device with asynchronous copies from host_memory(), in stream order.
+///   D::begin_copy_to_device(to, from, bytes)      `from` may be rewritten after finish() of the returned object
 template <class D>
 concept CopiesIn = Device<D> && requires(void* to) {
     D::host_memory();
@@ -100,12 +98,11 @@ public:
     ~launch_parameter_buffer() {
         for (slot& s : slots_) try {
                 if (s.copy) s.copy->finish();  // both ends of the copies live until here
-            } catch (const error&) {           // who launches or waits next is told
+            } catch (const error&) {           // the next launch or wait reports it
             }
     }
 
-    /// Sends what was collected: what is launched from now on finds it there. Throws if it is more or less than in the
-    /// steps before.
+    /// Sends the collected values, for all later launches. Throws if their size differs from earlier steps.
     void send() {
         const auto size = static_cast<index_t>(bytes().size());
         if (there_.empty()) {

@@ -181,7 +181,7 @@ public:
         return touched_ - begin_;
     }
 
-    /// From now on a block counts as another use: activations as saved ones, or back.
+    /// Moves a block's bytes to another category: activations to saved ones, or back.
     void recount(index_t bytes, memory_category from, memory_category to) noexcept {
         const std::scoped_lock lock(mutex_);
         by_category_[static_cast<std::size_t>(from)].shrink(rounded(bytes));
@@ -208,7 +208,7 @@ public:
         for (memory_use* use : uses()) use->peak = use->live;
     }
 
-    /// The highest bytes of a stretch of a program, beside the peaks of the whole.
+    /// The highest bytes during a part of a program, apart from the peaks of the whole.
     class peak_watch {
     public:
         explicit peak_watch(memory_pool& pool) : pool_(pool) {
@@ -236,13 +236,13 @@ public:
     index_t limit() const { return std::min(limit_, own_limit_); }
 
     static constexpr index_t no_limit = std::numeric_limits<index_t>::max();
-    /// Besides, that of this pool alone, as a rank on a machine of its own would have it. Returns what held before.
+    /// Sets the limit of this pool alone, as a rank on a machine of its own would have it. Returns the one before.
     index_t set_own_limit(index_t bytes) {
         const std::scoped_lock lock(mutex_);
         return std::exchange(own_limit_, bytes);
     }
 
-    /// From now on what the calling thread takes and gives back is noted there; null: nowhere.
+    /// From now on the calling thread's requests and releases are logged there; null: nowhere.
     void record_to(std::vector<memory_request>* requests) { noted_ = {requests ? this : nullptr, requests}; }
 
     /// Returns the pages of all free ranges to the system.
@@ -261,7 +261,7 @@ public:
     memory_pool& operator=(const memory_pool&) = delete;
 
 protected:
-    /// Over a range of addresses that is not backed yet; `what` it is, and which variable limits it, for messages.
+    /// Over a range of addresses that is not backed yet. Messages name `what` it is and the variable that limits it.
     memory_pool(char* begin, index_t bytes, index_t limit, std::string what, const char* limit_name)
         : limit_(limit), begin_(begin), touched_(begin), what_(std::move(what)), limit_name_(limit_name) {
         insert_free(begin, bytes);
@@ -282,7 +282,7 @@ protected:
         return ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{alignment}, std::nothrow);
     }
     virtual void release_alone(void* block) noexcept { ::operator delete (block, std::align_val_t{alignment}); }
-    /// What a message about memory that is out says besides.
+    /// Further text of an out-of-memory message.
     virtual std::string beside() const { return {}; }
 
     char* begin() const { return begin_; }
@@ -405,7 +405,7 @@ private:
         const memory_pool* pool;
         std::vector<memory_request>* requests;
     };
-    static inline thread_local notes noted_{};  // who else takes memory at the same time is not noted
+    static inline thread_local notes noted_{};  // of this thread alone
 
     static inline thread_local memory_pool* current_ = nullptr;  // of the host; null: that of the process
     static inline std::atomic<index_t> host_live_{0};
@@ -423,7 +423,7 @@ private:
     const char* limit_name_ = "CAIRN_MEMORY_LIMIT";
 };
 
-/// f for a thread that helps the calling one: it takes the host's memory from the caller's pool.
+/// f for a helper thread: it takes the host's memory from the caller's pool.
 template <class F>
 auto in_pool_of_caller(F f) {
     return [&pool = memory_pool::host(), f = std::move(f)]() mutable {

@@ -1,8 +1,8 @@
 #pragma once
-// What training changes: a value, its gradient and what an optimizer may know about it. Layers own parameters, an
-// arena (core/arena.hpp) gives them memory, optimizers see them as a list. State is indexed by `id`, never by address.
-// A parameter is its path in the whole model and its layout: a stage, a slice and a rank start with exactly the numbers
-// that one rank with all of the model would have.
+// A trainable tensor: its value, its gradient, and its properties for optimizers. Layers own parameters, an arena
+// (core/arena.hpp) gives them memory, optimizers see them as a list. State is indexed by `id`, never by address.
+// Path and layout in the whole model identify a parameter: a stage, a slice and a rank start with exactly the numbers
+// of one rank with the whole model.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
@@ -23,11 +23,10 @@ struct initializer {
     double offset = 0;  // mean; the value itself for constant
 };
 
-/// Where the tensor of a parameter lies in that of the whole model. As it is by default, it is all of it and nowhere
-/// else.
+/// Position of a parameter's tensor within that of the whole model. By default the tensor is the whole, on one rank.
 struct parameter_layout {
-    shape global;                                   // of the whole parameter; without axes: what is here is the whole
-    std::array<index_t, shape::max_rank> begin{};   // where the slice that is here begins, by axis
+    shape global;                                   // of the whole parameter; without axes: the tensor is the whole
+    std::array<index_t, shape::max_rank> begin{};   // first index of the slice on this rank, by axis
     std::vector<std::string> replicated_over = {};  // mesh axes along which ranks hold the same slice
     index_t parts = 1;  // axis 0 of the whole is so many equal arrays one after another, each cut alike: Q, K and V
 
@@ -59,8 +58,8 @@ struct parameter_layout {
         return inside;
     }
 
-    /// Whether the rank at `coordinate(axis)` of the mesh counts this slice in sums over ranks: of those that hold it,
-    /// the first does.
+    /// Whether the rank at `coordinate(axis)` of the mesh counts this slice in sums over ranks: the first of its
+    /// holders does.
     template <class Coordinate>
     bool counts_at(Coordinate&& coordinate) const {
         return std::ranges::all_of(replicated_over, [&](const std::string& axis) { return coordinate(axis) == 0; });
@@ -81,8 +80,8 @@ struct parameter {
     tensor<T, D> grad;             // slice of the arena, same shape; backward adds to it
 };
 
-/// What layers that compute in T keep parameters, their gradients and statistics in: float where T has too few digits
-/// to add small updates up (bfloat16, float16).
+/// Type of parameters, gradients and statistics of layers that compute in T: float where T has too few digits for small
+/// updates (bfloat16, float16).
 template <class T>
 using weight_of = std::conditional_t<sizeof(T) < sizeof(float), float, T>;
 

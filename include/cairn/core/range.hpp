@@ -16,7 +16,7 @@ struct range {
     index_t end() const { return begin + count; }
 };
 
-/// An array of which a part is in memory; of a number: all of it.
+/// A part of an array that is in memory; converted from a number: all of it.
 struct array_part {
     index_t all = 0;
     range here{};
@@ -38,8 +38,8 @@ inline std::vector<range> shards_of(index_t total, int parts) {
     return all;
 }
 
-/// Parts of an array, and the pieces of at most `grain` elements that they are cut into: what sums by parts are made
-/// of. A part's pieces, and so the bits of its sum, do not depend on the other parts.
+/// Parts of an array, cut into pieces of at most `grain` elements, for sums by parts. A part's pieces, and so the bits
+/// of its sum, do not depend on the other parts.
 struct parts_in_pieces {
     std::vector<range> pieces;
     std::vector<index_t> first{0};  // piece of each part, and one past the last

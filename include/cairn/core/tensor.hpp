@@ -42,7 +42,7 @@ concept Device = requires(void* at, index_t bytes) {
     D::copy_to_host(at, at, bytes);  // waits for what was launched
 };
 
-/// What tensors of the calling thread on D come from in place of D's own pool; null: from that.
+/// Pool of the calling thread's tensors on D, in place of D's own; null: D's own.
 template <Device D>
 inline constinit thread_local memory_pool* pool_instead = nullptr;
 
@@ -76,7 +76,7 @@ public:
 
     /// Uninitialised elements. Throws when memory is out.
     explicit tensor(cairn::shape s, memory_category use = memory_category::activations)
-        : tensor(s, use, pool()) {}  // of this thread's GPU now, whichever thread lets go last
+        : tensor(s, use, pool()) {}  // of this thread's GPU now; any thread may release it
 
     /// Uninitialised elements from another pool of memory that D can use.
     tensor(cairn::shape s, memory_category use, memory_pool& pool) : shape_(s) {
@@ -166,8 +166,8 @@ public:
         return t;
     }
 
-    /// An activation counts as memory_category::saved from the first call of hold() to as many calls of let_go(). Other
-    /// uses of memory stay what they are.
+    /// An activation counts as memory_category::saved from the first hold() until let_go() was called as often. Other
+    /// categories do not change.
     void hold() const {
         auto* const block = std::get_deleter<detail::block_owner>(block_);
         if (!block || (block->use != memory_category::activations && block->use != memory_category::saved)) return;
@@ -223,7 +223,7 @@ private:
     cairn::shape shape_{0};
 };
 
-/// t where the host reads it: on the host t itself, else a copy.
+/// t in the host's memory: on the host t itself, else a copy.
 template <class T, class D>
 tensor<T> host_side(const tensor<T, D>& t, memory_category use = memory_category::workspace) {
     if constexpr (std::same_as<D, cpu>)
@@ -232,7 +232,7 @@ tensor<T> host_side(const tensor<T, D>& t, memory_category use = memory_category
         return t.on_host(use);
 }
 
-/// t of the host where D reads it: on the host t itself, else a copy; nothing of nothing.
+/// The host's t in D's memory: on the host t itself, else a copy; an empty tensor of an empty one.
 template <Device D, class T>
 tensor<T, D> device_side(const tensor<T>& t, memory_category use) {
     if constexpr (std::same_as<D, cpu>)

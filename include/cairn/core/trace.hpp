@@ -1,7 +1,6 @@
 #pragma once
-// Records what ran when, for Perfetto or chrome://tracing: complete events ("X") of the trace-event format. Off by
-// default: a scope then costs one load. Scopes nest: the name of an event is the path of the scopes around it,
-// "layer2/0/conv1".
+// Trace of a run for Perfetto or chrome://tracing: complete events ("X") of the trace-event format. Off by default: a
+// scope then costs one load. Scopes nest: the name of an event is the path of the scopes around it, "layer2/0/conv1".
 
 #include <cairn/core/clock.hpp>
 #include <cairn/core/cost.hpp>
