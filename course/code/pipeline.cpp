@@ -2,7 +2,7 @@
 
 #include <cairn/comm/threads.hpp>
 #include <cairn/nn/activation.hpp>
-#include <cairn/nn/concat_skip.hpp>
+#include <cairn/nn/branches.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/parallel/mesh.hpp>
 #include <cairn/parallel/pipeline/balance.hpp>

@@ -15,7 +15,6 @@
 #include <cairn/nn/attention.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/branches.hpp>
-#include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/conv_transpose.hpp>
 #include <cairn/nn/dropout.hpp>
@@ -32,7 +31,6 @@
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/positional_embedding.hpp>
-#include <cairn/nn/residual.hpp>
 #include <cairn/nn/saved_tensors.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/nn/softmax.hpp>

@@ -1,7 +1,7 @@
 #include "layer_laws.hpp"
 
 #include <cairn/nn/batch_norm.hpp>
-#include <cairn/nn/residual.hpp>
+#include <cairn/nn/branches.hpp>
 
 namespace cairn {
 using laws::make_case;

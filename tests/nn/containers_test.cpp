@@ -1,16 +1,15 @@
 #include "layer_laws.hpp"
+#include "own_container.hpp"
 
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/branches.hpp>
-#include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/embedding.hpp>
 #include <cairn/nn/flatten.hpp>
 #include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/pool.hpp>
-#include <cairn/nn/residual.hpp>
 
 namespace cairn {
 using laws::law_case, laws::make_case;
@@ -223,6 +222,23 @@ TEST_CASE("branches, summed, skip: laws", "[laws][branches][skip]") {
                                      concat_skip<T>(chain<T>(conv3<T>(3, 2), activation_layer<T>(activation::tanh)))));
                     }),
           3);
+}
+
+TEST_CASE("a container of one's own: laws, the peak that is planned for it among them", "[laws][containers][own]") {
+    const auto joined = [](auto t) {
+        using T = decltype(t);
+        return own::two_ways<combination::join, T>(chain<T>(conv3<T>(4, 3), relu<T>()), chain<T>(conv3<T>(4, 2)));
+    };
+    law_case c = make_case("joined", {2, 5, 6, 4}, joined);
+    c.depth = 3;
+    laws::check_laws(c);
+    c = make_case("added", {2, 5, 6, 4}, [](auto t) {
+        using T = decltype(t);
+        return own::two_ways<combination::sum, T>(chain<T>(conv3<T>(4, 3), relu<T>(), conv3<T>(3, 4)),
+                                                  chain<T>(own::boxed<T>(chain<T>(conv3<T>(4, 4), relu<T>()))));
+    });
+    c.depth = 4;
+    laws::check_laws(c);
 }
 
 TEST_CASE("containers: errors name the layer and both shapes", "[containers]") {

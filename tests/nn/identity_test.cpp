@@ -7,7 +7,6 @@
 #include <cairn/core/arena.hpp>
 #include <cairn/models/transformer.hpp>
 #include <cairn/nn/branches.hpp>
-#include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
 

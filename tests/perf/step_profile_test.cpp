@@ -6,8 +6,8 @@
 #include <cairn/core/arena.hpp>
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/nn/activation.hpp>
+#include <cairn/nn/branches.hpp>
 #include <cairn/nn/linear.hpp>
-#include <cairn/nn/residual.hpp>
 
 #include <nlohmann/json.hpp>
 

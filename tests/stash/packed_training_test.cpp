@@ -1,7 +1,7 @@
 #include "catch.hpp"
 
 #include <cairn/models/resnet.hpp>
-#include <cairn/nn/concat_skip.hpp>
+#include <cairn/nn/branches.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
 #include <cairn/stash/activation_memory.hpp>
 #include <cairn/stash/simple_codecs.hpp>

@@ -45,6 +45,14 @@ struct layer_cost {
     bool weight_gradient_first = false;  // backward lets the saved input go before it makes dx
     bool holds_input = false;            // … or holds it while it makes dx, and nothing besides
     bool masks_gradient = false;         // an activation comes last: a skip added before it has another gradient than y
+
+    /// Adds arithmetic, traffic and parameters of a part.
+    void add_work(const layer_cost& part) {
+        forward += part.forward;
+        backward_input += part.backward_input;
+        backward_weight += part.backward_weight;
+        parameters += part.parameters;
+    }
 };
 
 }  // namespace cairn

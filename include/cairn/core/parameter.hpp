@@ -111,11 +111,12 @@ using layer_parameters = parameter_list<weight_of<T>, D>;
 template <class T, Device D = cpu>
 using layer_buffers = buffer_list<weight_of<T>, D>;
 
-/// Appends `inner` to `outer` with "prefix/" in front of each name. Works on parameter and buffer lists.
+/// Appends `inner` to `outer` with "prefix/" in front of each name; an empty prefix adds nothing. Works on parameter and
+/// buffer lists.
 template <class List>
 void append_prefixed(List& outer, const std::string& prefix, List inner) {
     for (auto& entry : inner) {
-        entry.name = prefix + '/' + entry.name;
+        if (!prefix.empty()) entry.name = prefix + '/' + entry.name;
         outer.push_back(std::move(entry));
     }
 }

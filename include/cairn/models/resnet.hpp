@@ -9,10 +9,10 @@
 #include <cairn/core/compiled.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/batch_norm.hpp>
+#include <cairn/nn/branches.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/pool.hpp>
-#include <cairn/nn/residual.hpp>
 
 #include <array>
 

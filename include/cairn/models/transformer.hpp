@@ -10,11 +10,11 @@
 #include <cairn/core/compiled.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/attention.hpp>
+#include <cairn/nn/branches.hpp>
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/embedding.hpp>
 #include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/positional_embedding.hpp>
-#include <cairn/nn/residual.hpp>
 
 namespace cairn {
 

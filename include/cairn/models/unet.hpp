@@ -12,7 +12,7 @@
 #include <cairn/core/compiled.hpp>
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/batch_norm.hpp>
-#include <cairn/nn/concat_skip.hpp>
+#include <cairn/nn/branches.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/conv_transpose.hpp>
 #include <cairn/nn/pool.hpp>

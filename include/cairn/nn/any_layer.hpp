@@ -2,6 +2,7 @@
 // Any layer over T and D behind one type: the element of containers. It also tells the pass's gradient listener which
 // parameters the layer has added to, so that no layer does.
 
+#include <cairn/nn/children.hpp>
 #include <cairn/nn/residual_layer.hpp>
 
 #include <algorithm>
@@ -54,6 +55,9 @@ public:
     /// The trait of nn/residual_layer.hpp, false where the layer does not have it.
     const residual_calls<T, D>& residual() const { return residual_; }
 
+    /// The trait of nn/children.hpp; the chains are the layer's own.
+    layer_children<T, D> children() const { return self_->children(); }
+
     /// The layer itself if it is an L, else null: for code that treats one kind specially (profiles, plans).
     template <class L>
     L* as() {
@@ -101,6 +105,7 @@ private:
         virtual shape output_shape(const shape&) const = 0;
         virtual layer_cost cost(const shape&) const = 0;
         virtual std::string describe() const = 0;
+        virtual layer_children<T, D> children() = 0;
     };
 
     template <class L>
@@ -121,6 +126,7 @@ private:
         shape output_shape(const shape& in) const override { return layer.output_shape(in); }
         layer_cost cost(const shape& in) const override { return layer.cost(in); }
         std::string describe() const override { return layer.describe(); }
+        layer_children<T, D> children() override { return children_of(layer); }
 
         L layer;
     };

@@ -83,8 +83,7 @@ public:
     /// y = act(batch norm of x + skip); an empty skip adds nothing.
     tensor<T, D> forward_residual(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved,
                                   const pass_context& p) {
-        require(!gamma_.value.empty(), describe(),
-                ": parameters have no memory; make an arena of the model's parameters() first");
+        require_memory(*this, gamma_);
         const shape s = output_shape(x.shape());
         if (!skip.empty())
             require(skip.shape() == s, describe(), ": cannot add a skip of shape ", skip.shape(), " to ", s);

@@ -10,9 +10,7 @@
 #include <cairn/device/cpu/gemm_bias.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/device/cpu/rows.hpp>
-#include <cairn/nn/cast.hpp>
-#include <cairn/nn/init.hpp>
-#include <cairn/nn/layer.hpp>
+#include <cairn/nn/weighted_layer.hpp>
 
 #include <cmath>
 #include <map>
@@ -97,11 +95,9 @@ private:
 
 /// Graph convolution layer.
 template <class T = float, Device D = cpu>
-class graph_conv {
+class graph_conv : public weighted_layer<graph_conv<T, D>, T, D> {
 public:
-    using value_type = T;
-    using device = D;
-    using S = weight_of<T>;
+    using typename weighted_layer<graph_conv, T, D>::S;
 
     struct config {
         index_t in = 0, out = 0;
@@ -117,39 +113,24 @@ public:
         require(config_.graph != nullptr, "graph_conv ", config_.in, " -> ", config_.out,
                 ": no graph; give config::graph, such as graph_operator::normalised(adjacency)");
         config_.graph->template matrix<S, D>();  // there before steps are recorded
-        weight_.shape = {config_.in, config_.out};
-        weight_.init = config_.init(config_.in, config_.out);
+        this->set_parameters({config_.in, config_.out}, config_.init(config_.in, config_.out),
+                             config_.bias ? config_.out : 0, {});
         weight_.decay = config_.decay;
-        bias_.shape = {config_.out};
-        bias_.decay = false;
     }
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
-        require(!weight_.value.empty(), describe(),
-                ": parameters have no memory; make an arena of the model's parameters() first");
+        require_memory(*this, weight_);
         tensor<T, D> y(output_shape(x.shape()));  // (N, nodes, out)
         const index_t rows = x.size() / config_.in;
         {
             tensor<T, D> h(y.shape(), memory_category::workspace);
-            gemm(D{}, false, false, rows, config_.out, config_.in, S{1}, x.data(), config_.in,
-                 cast<T>(weight_.value).data(), config_.out, S{0}, h.data(), config_.out);
+            gemm(D{}, false, false, rows, config_.out, config_.in, S{1}, x.data(), config_.in, this->weight().data(),
+                 config_.out, S{0}, h.data(), config_.out);
             propagate(config_.graph->template matrix<S, D>(), h, y);
         }
-        if (config_.bias) add_to_rows(D{}, rows, config_.out, cast<T>(bias_.value).data(), y.data());
+        if (config_.bias) add_to_rows(D{}, rows, config_.out, this->bias().data(), y.data());
         if (p.training()) saved.put(0, std::move(x));
         return y;
-    }
-
-    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        tensor<T, D> dx;
-        if (p.input_gradient) dx = input_gradient(pulled_back(dy), saved.get(0).shape());
-        saved.put_exact(1, std::move(dy));
-        return dx;
-    }
-
-    void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
-        const tensor<T, D> x = saved.take(0), dy = saved.take(1);
-        if (p.weight_gradient) weight_gradient(x, dy, pulled_back(dy));
     }
 
     /// Both halves, with one dh; x is let go before dx is made.
@@ -157,15 +138,14 @@ public:
         tensor<T, D> x = saved.take(0);
         const shape in = x.shape();
         const tensor<T, D> dh = pulled_back(dy);
-        if (p.weight_gradient) weight_gradient(x, dy, dh);
+        if (p.weight_gradient) add_gradients(x, dy, dh);
         x.reset();
-        return p.input_gradient ? input_gradient(dh, in) : tensor<T, D>{};
+        return p.input_gradient ? through_weight(dh, in) : tensor<T, D>{};
     }
 
-    layer_parameters<T, D> parameters() {
-        layer_parameters<T, D> list{{"weight", &weight_}};
-        if (config_.bias) list.push_back({"bias", &bias_});
-        return list;
+    tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) { return through_weight(pulled_back(dy), in); }
+    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass_context& p) {
+        if (p.weight_gradient) add_gradients(x, dy, pulled_back(dy));
     }
 
     shape output_shape(const shape& in) const {
@@ -198,6 +178,8 @@ public:
     std::string describe() const { return concat("graph_conv ", config_.in, " -> ", config_.out); }
 
 private:
+    using weighted_layer<graph_conv, T, D>::weight_;
+
     /// to = m from, of each sample.
     void propagate(const csr_view<S>& m, const tensor<T, D>& from, tensor<T, D>& to) const {
         const index_t each = m.rows * config_.out;
@@ -212,22 +194,21 @@ private:
         return dh;
     }
 
-    tensor<T, D> input_gradient(const tensor<T, D>& dh, const shape& in) const {
+    tensor<T, D> through_weight(const tensor<T, D>& dh, const shape& in) const {
         tensor<T, D> dx(in);
         gemm(D{}, false, true, dx.size() / config_.in, config_.in, config_.out, S{1}, dh.data(), config_.out,
-             cast<T>(weight_.value).data(), config_.out, S{0}, dx.data(), config_.in);
+             this->weight().data(), config_.out, S{0}, dx.data(), config_.in);
         return dx;
     }
 
-    void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const tensor<T, D>& dh) {
+    void add_gradients(const tensor<T, D>& x, const tensor<T, D>& dy, const tensor<T, D>& dh) {
         const index_t rows = x.size() / config_.in;
         linear_gradients(D{}, rows, config_.in, config_.out, x.data(), dh.data(), weight_.grad.data(),
                          static_cast<S*>(nullptr));
-        if (config_.bias && rows > 0) column_sums(D{}, rows, config_.out, dy.data(), bias_.grad.data(), true);
+        if (config_.bias && rows > 0) column_sums(D{}, rows, config_.out, dy.data(), this->bias_gradient(), true);
     }
 
     config config_;
-    layer_parameter<T, D> weight_, bias_;
 };
 
 }  // namespace cairn

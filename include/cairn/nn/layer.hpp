@@ -70,4 +70,11 @@ layer_buffers<typename L::value_type, typename L::device> buffers_of(L& layer) {
         return {};
 }
 
+/// Throws, naming the layer, where a parameter of it is not in an arena yet.
+template <class L, class P>
+void require_memory(const L& layer, const P& p) {
+    if (p.value.empty())
+        fail(layer.describe(), ": parameters have no memory; make an arena of the model's parameters() first");
+}
+
 }  // namespace cairn

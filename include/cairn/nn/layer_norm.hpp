@@ -33,8 +33,7 @@ public:
     }
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
-        require(!gamma_.value.empty(), describe(),
-                ": parameters have no memory; make an arena of the model's parameters() first");
+        require_memory(*this, gamma_);
         const shape s = output_shape(x.shape());
         const index_t rows = x.size() / config_.features;
         const T* const in = x.data();

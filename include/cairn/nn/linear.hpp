@@ -8,9 +8,7 @@
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/cpu/gemm_bias.hpp>
-#include <cairn/nn/cast.hpp>
-#include <cairn/nn/init.hpp>
-#include <cairn/nn/layer.hpp>
+#include <cairn/nn/weighted_layer.hpp>
 
 #include <string>
 
@@ -19,11 +17,8 @@ namespace cairn {
 /// Fully connected layer; all axes but the last count as batch. One whose weight is tied to another layer's announces
 /// no rows to K-FAC, which has one layer a weight.
 template <class T = float, Device D = cpu>
-class linear {
+class linear : public weighted_layer<linear<T, D>, T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     struct config {
         index_t in = 0, out = 0;
         bool bias = true;
@@ -34,45 +29,20 @@ public:
 
     explicit linear(config c) : config_(c) {
         require(c.in > 0 && c.out > 0, "linear ", c.in, " -> ", c.out, ": both sizes must be positive");
-        weight_.shape = {c.out, c.in};
-        weight_.init = c.init(c.in, c.out);
+        this->set_parameters({c.out, c.in}, c.init(c.in, c.out), c.bias ? c.out : 0, c.bias_init(c.in, c.out));
         weight_.tied_to = c.tied_to;
-        bias_.shape = {c.out};
-        bias_.init = c.bias_init(c.in, c.out);
-        bias_.decay = false;
     }
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
-        if (weight_.value.empty())
-            fail(describe(), ": parameters have no memory; make an arena of the model's parameters() first");
+        require_memory(*this, weight_);
         tensor<T, D> y(output_shape(x.shape()));  // (…, out)
         const index_t rows = y.size() / config_.out;
-        const tensor<T, D> weight = cast<T>(weight_.value), bias = config_.bias ? cast<T>(bias_.value) : tensor<T, D>{};
+        const tensor<T, D> weight = this->weight(), bias = this->bias();
         gemm_bias(D{}, false, true, rows, config_.out, config_.in, S{1}, x.data(), config_.in, weight.data(),
-                  config_.in, y.data(), config_.out, config_.bias ? bias.data() : nullptr);
+                  config_.in, y.data(), config_.out, bias.data());
         if (config_.tied_to.empty()) announce(p.curvature, samples(x).input(x.data()));
         if (p.training()) saved.put(0, std::move(x));
         return y;
-    }
-
-    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        tensor<T, D> dx = p.input_gradient ? input_gradient(dy, saved.get(0).shape()) : tensor<T, D>{};
-        saved.put_exact(1, std::move(dy));
-        return dx;
-    }
-
-    void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
-        const tensor<T, D> x = saved.take(0), dy = saved.take(1);
-        weight_gradient(x, dy, p);
-    }
-
-    /// Both halves; x is let go before dx is made.
-    tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        tensor<T, D> x = saved.take(0);
-        const shape in = x.shape();
-        weight_gradient(x, dy, p);
-        x.reset();
-        return p.input_gradient ? input_gradient(dy, in) : tensor<T, D>{};
     }
 
     // The two gradients by themselves, for layers around this one that keep x and dy in their own way.
@@ -80,7 +50,7 @@ public:
     tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {
         tensor<T, D> dx(in);
         gemm(D{}, false, false, dy.size() / config_.out, config_.in, config_.out, S{1}, dy.data(), config_.out,
-             cast<T>(weight_.value).data(), config_.in, S{0}, dx.data(), config_.in);
+             this->weight().data(), config_.in, S{0}, dx.data(), config_.in);
         return dx;
     }
 
@@ -89,13 +59,7 @@ public:
         if (config_.tied_to.empty()) announce(p.curvature, samples(dy).output_gradient(dy.data()));
         if (!p.weight_gradient) return;
         linear_gradients(D{}, rows, config_.out, config_.in, dy.data(), x.data(), weight_.grad.data(),
-                         config_.bias ? bias_.grad.data() : nullptr);
-    }
-
-    layer_parameters<T, D> parameters() {
-        layer_parameters<T, D> list{{"weight", &weight_}};
-        if (config_.bias) list.push_back({"bias", &bias_});
-        return list;
+                         this->bias_gradient());
     }
 
     shape output_shape(const shape& in) const {
@@ -124,13 +88,14 @@ public:
     std::string describe() const { return concat("linear ", config_.in, " -> ", config_.out); }
 
 private:
-    using S = weight_of<T>;  // of scalars and sums
+    using typename weighted_layer<linear, T, D>::S;
+    using weighted_layer<linear, T, D>::weight_;
 
     // Of x or dy.
     curvature_samples<T> samples(const tensor<T, D>& t) const {
         const index_t examples = t.extent(0), rows = t.size() / t.extent(-1);
         return {.weight = weight_.id,
-                .bias = config_.bias ? bias_.id : -1,
+                .bias = this->bias_id(),
                 .examples = examples,
                 .positions = examples ? rows / examples : 1,
                 .in = config_.in,
@@ -138,7 +103,6 @@ private:
     }
 
     config config_;
-    layer_parameter<T, D> weight_, bias_;
 };
 
 CAIRN_COMPILED_CLASS(linear)

@@ -56,10 +56,10 @@ struct pass_context {
 
     bool training() const { return mode == cairn::mode::train; }
 
-    /// The context of the part of a container that its parameters' paths call `name`.
+    /// The context of the part of a container that its parameters' paths call `name`; empty: they do not name it.
     pass_context child(std::string_view name) const {
         pass_context p = *this;
-        p.random.path = child_path(random.path, name);
+        if (!name.empty()) p.random.path = child_path(random.path, name);
         return p;
     }
 };

@@ -32,8 +32,7 @@ public:
     }
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>&, const pass_context&) {
-        require(!table_.value.empty(), describe(),
-                ": parameters have no memory; make an arena of the model's parameters() first");
+        require_memory(*this, table_);
         const shape s = output_shape(x.shape());
         tensor<T, D> y = x.unique() ? std::move(x) : x.clone();
         if (y.size() > 0) add_to_rows(D{}, s[0], s[1] * s[2], cast<T>(table_.value).data(), y.data());

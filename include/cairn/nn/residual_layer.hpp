@@ -2,7 +2,7 @@
 // The trait of layers that add the skip of a residual block in the pass that writes their own result:
 //   y            = forward_residual(x, skip, saved, pass)     y = activation(f(x) + skip)
 //   {dx, dskip}  = backward_residual(dy, saved, pass)         in place of backward_input; backward_weight follows
-// batch_norm has it: sum and activation cost no pass of their own. nn/residual.hpp is its only client.
+// batch_norm has it: sum and activation cost no pass of their own. nn/branches.hpp is its only client.
 
 #include <cairn/nn/layer.hpp>
 

@@ -82,10 +82,7 @@ public:
         for (int i = 0; i < size(); ++i) {
             const layer_cost c = (*this)[i].cost(s);
             const segment* const again = segment_of(i);
-            total.forward += c.forward;
-            total.backward_input += c.backward_input;
-            total.backward_weight += c.backward_weight;
-            total.parameters += c.parameters;
+            total.add_work(c);
             if (again) total.backward_input += c.forward;
             if (again ? again->begin == i : c.saves_input) save_block();
             if (!again) total.saved_bytes += c.saved_bytes;
@@ -101,6 +98,8 @@ public:
     }
 
     std::string describe() const { return concat("sequential of ", size()); }
+
+    layer_children<T, D> children() { return {combination::chain, {{"", this}}}; }
 
     int size() const { return static_cast<int>(layers_.size()); }
     any_layer<T, D>& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
@@ -132,7 +131,7 @@ public:
     }
     const std::vector<segment>& recomputed() const { return segments_; }
 
-    // The phases in parts, for clients that run one layer by themselves (nn/residual.hpp).
+    // The phases in parts, for clients that run one layer by themselves (nn/branches.hpp).
 
     /// Forward of the layers before `end`. Throws where layers behind are to be recomputed: their client runs them.
     tensor<T, D> forward_until(int end, tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {

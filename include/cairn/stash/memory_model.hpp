@@ -6,8 +6,6 @@
 
 #include <cairn/core/cost.hpp>
 #include <cairn/nn/branches.hpp>
-#include <cairn/nn/concat_skip.hpp>
-#include <cairn/nn/residual.hpp>
 #include <cairn/nn/sequential.hpp>
 
 #include <deque>
@@ -56,29 +54,23 @@ public:
     /// The result's block. `in` is the shape of x.
     block forward(const any_layer<T, D>& layer, block x, const shape& in, node& saved) {
         saved.in = in;
-        if (const auto* chain = layer.template as<sequential<T, D>>()) return forward(*chain, std::move(x), in, saved);
-        if (const auto* r = layer.template as<residual<T, D>>()) {
-            block skip = forward(r->shortcut(), x, in, saved.child(1));
-            if (r->adds_skip()) return forward_residual(r->body(), std::move(x), std::move(skip), in, saved.child(0));
-            block y = forward(r->body(), std::move(x), in, saved.child(0));
-            return add(std::move(y), std::move(skip), r->output_shape(in));
+        const layer_children<T, D> inside = layer.children();
+        if (inside.how == combination::none) return leaf_forward(layer, std::move(x), nullptr, in, saved);
+        if (inside.how == combination::chain) return forward(*inside[0].layers, std::move(x), in, saved);
+        std::vector<block> joined;
+        block sum;
+        for (int i = inside.size(); i-- > 0;) {
+            const sequential<T, D>& chain = *inside[i].layers;
+            block its = i > 0 ? x : std::move(x);
+            if (adds_skip(inside, i))
+                return forward_residual(chain, std::move(its), std::move(sum), in, saved.child(i));
+            block y = forward(chain, std::move(its), in, saved.child(i));
+            if (inside.how == combination::join)
+                joined.push_back(std::move(y));
+            else
+                sum = i + 1 == inside.size() ? std::move(y) : add(std::move(y), std::move(sum), chain.output_shape(in));
         }
-        if (const auto* b = layer.template as<concat_branches<T, D>>()) {
-            std::vector<block> results;
-            for (int i = 0; i < b->size(); ++i) results.push_back(forward((*b)[i], x, in, saved.child(i)));
-            return make(b->output_shape(in));
-        }
-        if (const auto* b = layer.template as<add_branches<T, D>>()) {
-            block y = forward((*b)[0], x, in, saved.child(0));
-            for (int i = 1; i < b->size(); ++i)
-                y = add(std::move(y), forward((*b)[i], x, in, saved.child(i)), b->output_shape(in));
-            return y;
-        }
-        if (const auto* s = layer.template as<concat_skip<T, D>>()) {
-            const block first = x, second = forward(s->inner(), std::move(x), in, saved.child(0));
-            return make(s->output_shape(in));
-        }
-        return leaf_forward(layer, std::move(x), nullptr, in, saved);
+        return inside.how == combination::join ? make(layer.output_shape(in)) : sum;
     }
 
     block forward(const sequential<T, D>& chain, block x, const shape& in, node& saved) {
@@ -89,41 +81,28 @@ public:
     /// The block of the input's gradient after joint backward; null without `input_gradient`.
     block backward(const any_layer<T, D>& layer, block dy, node& saved, bool input_gradient) {
         const shape in = saved.in;
-        if (const auto* chain = layer.template as<sequential<T, D>>())
-            return backward(*chain, std::move(dy), saved, input_gradient);
-        if (const auto* r = layer.template as<residual<T, D>>()) {
-            block dx, dskip;
-            if (r->adds_skip()) {
-                std::tie(dx, dskip) = backward_residual(r->body(), std::move(dy), saved.child(0), input_gradient);
-            } else {
-                dskip = dy;
-                dx = backward(r->body(), std::move(dy), saved.child(0), input_gradient);
-            }
-            dskip = backward(r->shortcut(), std::move(dskip), saved.child(1), input_gradient);
-            return add(std::move(dx), std::move(dskip), in);
-        }
-        if (const auto* b = layer.template as<concat_branches<T, D>>()) {
-            block dx;
-            for (int i = 0; i < b->size(); ++i) {
-                block part = backward((*b)[i], make((*b)[i].output_shape(in)), saved.child(i), input_gradient);
-                dx = i ? add(std::move(dx), std::move(part), in) : std::move(part);
-            }
-            return dx;
-        }
-        if (const auto* b = layer.template as<add_branches<T, D>>()) {
-            block dx;
-            for (int i = 0; i < b->size(); ++i) {
-                block part = backward((*b)[i], dy, saved.child(i), input_gradient);
-                dx = i ? add(std::move(dx), std::move(part), in) : std::move(part);
-            }
-            return dx;
-        }
-        if (const auto* s = layer.template as<concat_skip<T, D>>()) {
-            block dinner = make(s->inner().output_shape(in)), dskip = make(in);
+        const layer_children<T, D> inside = layer.children();
+        if (inside.how == combination::none) return leaf_backward(layer, std::move(dy), saved, input_gradient);
+        if (inside.how == combination::chain) return backward(*inside[0].layers, std::move(dy), saved, input_gradient);
+        std::vector<block> parts;  // of dy
+        if (inside.how == combination::join) {
+            for (const auto& child : inside.chains) parts.push_back(make(child.layers->output_shape(in)));
             dy.reset();
-            return add(backward(s->inner(), std::move(dinner), saved.child(0), input_gradient), std::move(dskip), in);
         }
-        return leaf_backward(layer, std::move(dy), saved, input_gradient);
+        block dx;
+        for (int i = 0; i < inside.size(); ++i) {
+            const sequential<T, D>& chain = *inside[i].layers;
+            if (adds_skip(inside, i)) {
+                std::tie(dx, dy) = backward_residual(chain, std::move(dy), saved.child(i), input_gradient);
+                continue;
+            }
+            block its = !parts.empty()          ? std::move(parts[static_cast<std::size_t>(i)])
+                        : i + 1 < inside.size() ? dy
+                                                : std::move(dy);
+            its = backward(chain, std::move(its), saved.child(i), input_gradient);
+            dx = i == 0 ? std::move(its) : add(std::move(dx), std::move(its), in);
+        }
+        return dx;
     }
 
     block backward(const sequential<T, D>& chain, block dy, node& saved, bool input_gradient) {
@@ -169,6 +148,10 @@ public:
 
 private:
     using segment = typename sequential<T, D>::segment;
+
+    static bool adds_skip(const layer_children<T, D>& inside, int i) {
+        return i == 0 && inside.how == combination::residual && cairn::adds_skip(*inside[0].layers);
+    }
 
     static const segment* segment_of(const sequential<T, D>& chain, int i) {
         for (const segment& s : chain.recomputed())

@@ -19,7 +19,6 @@
 #include <cairn/nn/activation.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/nn/branches.hpp>
-#include <cairn/nn/concat_skip.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/conv_transpose.hpp>
 #include <cairn/nn/dropout.hpp>
@@ -29,7 +28,6 @@
 #include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/pool.hpp>
-#include <cairn/nn/residual.hpp>
 #include <cairn/nn/softmax.hpp>
 #include <cairn/stash/recompute.hpp>
 

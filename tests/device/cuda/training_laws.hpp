@@ -7,6 +7,7 @@
 #include <cairn/device/grid/curvature.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/nn/activation.hpp>
+#include <cairn/nn/branches.hpp>
 #include <cairn/nn/cast.hpp>
 #include <cairn/nn/dropout.hpp>
 #include <cairn/nn/embedding.hpp>
@@ -18,7 +19,6 @@
 #include <cairn/nn/loss/huber.hpp>
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/pool.hpp>
-#include <cairn/nn/residual.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/clip.hpp>
 #include <cairn/optim/lamb.hpp>

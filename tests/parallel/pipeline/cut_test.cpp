@@ -135,6 +135,19 @@ TEST_CASE("cut: residual blocks, with what crosses beside the activation", "[pip
     CHECK(test::contains(test::message_of([&] { stages[1].output_shape({1, 7}); }), "part of a skip"));
 }
 
+TEST_CASE("cut: inside containers that a user wrote", "[pipeline][own]") {
+    model net = own_containers();
+    const std::vector<model_unit> units = units_of(net, {1, 12});
+    std::vector<std::string> paths;
+    for (const model_unit& u : units) paths.push_back(u.path);
+    CHECK(paths == std::vector<std::string>{"box/box/fc", "box/box/drop", "joined/left/fc", "joined/left/drop",
+                                            "joined/left/fc2", "added/left/fc", "added/left/drop",
+                                            "added/left/box/box/fc", "added/left/box/box/drop", "head"});
+    CHECK(units[1].in == shape{1, 9});
+    CHECK(units[3].in == shape{1, 4 + 6});  // what the right chain made beside the activation
+    CHECK(units[8].in == shape{1, 5 + 5});
+}
+
 TEST_CASE("balance: the best of all cuts, within its memory", "[pipeline]") {
     const random_stream random{5, 1};
     std::uint64_t drawn = 0;

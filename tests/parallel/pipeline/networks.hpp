@@ -6,12 +6,14 @@
 #include <cairn/models/mlp.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/models/transformer.hpp>
-#include <cairn/nn/concat_skip.hpp>
+#include <cairn/nn/branches.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
 #include <cairn/parallel/pipeline/balance.hpp>
 #include <cairn/parallel/pipeline/cut.hpp>
 #include <cairn/parallel/pipeline/execute.hpp>
 #include <cairn/parallel/pipeline/tied_weights.hpp>
+
+#include "nn/own_container.hpp"
 
 #include <functional>
 #include <map>
@@ -46,6 +48,23 @@ inline model skips() {
     return outer;
 }
 
+/// Containers as users write them, with a chain in one of them that runs beside those that are cut.
+inline model own_containers() {
+    const auto dense = [](index_t in, index_t out, double rate) {
+        model c;
+        c.add("fc", linear<double>({.in = in, .out = out})).add("drop", dropout<double>(rate));
+        return c;
+    };
+    model left = dense(9, 6, 0.2), left_again = dense(10, 7, 0.2), all;
+    left.add("fc2", linear<double>({.in = 6, .out = 6}));
+    left_again.add("box", own::boxed<double>(dense(7, 5, 0.3)));
+    all.add("box", own::boxed<double>(dense(12, 9, 0.1)));
+    all.add("joined", own::two_ways<combination::join, double>(std::move(left), dense(9, 4, 0.3)));
+    all.add("added", own::two_ways<combination::sum, double>(std::move(left_again), dense(10, 5, 0.1)));
+    all.add("head", linear<double>({.in = 5, .out = 10}));
+    return all;
+}
+
 inline const std::vector<network>& networks() {
     static const std::vector<network> all{
         {"mlp",
@@ -62,6 +81,7 @@ inline const std::vector<network>& networks() {
          },
          {1, 6, 6, 3}},
         {"skips", skips, {1, 4, 4, 2}},
+        {"own containers", own_containers, {1, 12}},
         {"cosmoflow",
          [] {
              return cosmoflow<double>(

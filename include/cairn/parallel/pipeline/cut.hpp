@@ -1,13 +1,12 @@
 #pragma once
-// Cuts a model into the stages of a pipeline. A unit is what runs in one piece: a layer, or several branches. A chain
-// inside a chain is opened, and so are a long skip and the body of a residual block (skip_part.hpp): the units of a
-// model are those of its chains, one after another, and between any two of them it may be cut.
+// Cuts a model into the stages of a pipeline. A unit is what runs in one piece: a layer, or several branches. A
+// container that tells its children (nn/children.hpp) is opened: a chain inside a chain, and of two chains side by side
+// (a long skip, a residual block) one, beside which the other's result travels (skip_part.hpp). The units of a model
+// are those of its chains, one after another, and between any two of them it may be cut.
 //   units = units_of(model, {1, 32, 32, 3});  cuts = balance(…);  stages = cut(model, {1, 32, 32, 3}, cuts);
 // Layers keep their names, so parameters keep their paths: a stage starts with the values, and draws the masks, that it
 // would in the whole model (core/parameter.hpp).
 
-#include <cairn/nn/concat_skip.hpp>
-#include <cairn/nn/residual.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/parallel/pipeline/skip_part.hpp>
 
@@ -28,29 +27,34 @@ struct model_unit {
 
 namespace detail {
 
-/// The chain inside a layer that a cut may open, and what travels beside it; `chain` is null if there is none.
+/// The chain inside a layer that a cut may open, and what travels beside it.
 template <class T, Device D>
 struct opened_layer {
-    sequential<T, D>* chain = nullptr;
-    sequential<T, D>* shortcut = nullptr;  // of a residual block, where it has one
-    bool joins = false, adds = false;      // a long skip; a residual block
+    typename layer_children<T, D>::child inside{"", nullptr}, beside{"", nullptr};  // null: there is none
+    combination how = combination::none;
+    bool beside_leads = false;  // of joined channels
 
-    bool skips() const { return joins || adds; }
+    explicit operator bool() const { return inside.layers != nullptr; }
+    bool skips() const { return beside.layers != nullptr; }
     /// What travels beside the chain, for an input of shape s.
-    shape skip(const shape& s) const { return shortcut ? shortcut->output_shape(s) : s; }
+    shape skip(const shape& s) const { return beside.layers->output_shape(s); }
+    std::string path(const std::string& of_layer) const {
+        return inside.name.empty() ? of_layer : of_layer + '/' + inside.name;
+    }
 };
 
+/// The only chain of a layer; of two the one with layers, the first where both have some.
 template <class T, Device D>
-opened_layer<T, D> opened(any_layer<T, D>& layer) {
-    opened_layer<T, D> o;
-    if (auto* chain = layer.template as<sequential<T, D>>()) {
-        o.chain = chain;
-    } else if (auto* skip = layer.template as<concat_skip<T, D>>()) {
-        o = {&skip->inner(), nullptr, true, false};
-    } else if (auto* block = layer.template as<residual<T, D>>()) {
-        o = {&block->body(), block->shortcut().size() > 0 ? &block->shortcut() : nullptr, false, true};
+opened_layer<T, D> opened(const any_layer<T, D>& layer) {
+    const layer_children<T, D> c = layer.children();
+    opened_layer<T, D> o{.how = c.how};
+    if (c.size() == 1 && c.how == combination::chain) o.inside = c[0];
+    if (c.size() == 2) {
+        o.beside_leads = c[0].layers->size() == 0;
+        o.inside = c[o.beside_leads ? 1 : 0];
+        o.beside = c[o.beside_leads ? 0 : 1];
     }
-    return o.chain && o.chain->size() > 0 ? o : opened_layer<T, D>{};
+    return o && o.inside.layers->size() > 0 ? o : opened_layer<T, D>{};
 }
 
 template <class T>
@@ -63,7 +67,7 @@ int count_units(sequential<T, D>& chain) {
     int n = 0;
     for (int i = 0; i < chain.size(); ++i) {
         const opened_layer<T, D> o = opened(chain[i]);
-        n += o.chain ? count_units(*o.chain) : 1;
+        n += o ? count_units(*o.inside.layers) : 1;
     }
     return n;
 }
@@ -73,16 +77,13 @@ void collect_units(sequential<T, D>& chain, shape s, const std::string& prefix, 
     for (int i = 0; i < chain.size(); ++i) {
         const std::string path = prefix.empty() ? chain.name(i) : prefix + '/' + chain.name(i);
         const std::size_t first = all.size();
-        if (const opened_layer<T, D> o = opened(chain[i]); o.chain) {
-            collect_units(*o.chain, s, path, all);
+        if (const opened_layer<T, D> o = opened(chain[i])) {
+            collect_units(*o.inside.layers, s, o.path(path), all);
             for (std::size_t u = first + 1; o.skips() && u < all.size(); ++u)
                 all[u].in = bundle_shape(o.skip(s), all[u].in);
-            if (o.shortcut) {  // runs with the first of them
-                const layer_cost c = o.shortcut->cost(s);
-                all[first].cost.forward += c.forward;
-                all[first].cost.backward_input += c.backward_input;
-                all[first].cost.backward_weight += c.backward_weight;
-                all[first].cost.parameters += c.parameters;
+            if (o.skips() && o.beside.layers->size() > 0) {  // runs with the first of them
+                const layer_cost c = o.beside.layers->cost(s);
+                all[first].cost.add_work(c);
                 all[first].saved_bytes += saved_with_ends<T>(c, s, o.skip(s));
             }
         } else {
@@ -103,7 +104,7 @@ std::vector<sequential<T, D>> cut_chain(sequential<T, D>& chain, const std::vect
     int begin = 0;
     for (int i = 0; i < chain.size(); ++i) {
         const opened_layer<T, D> o = opened(chain[i]);
-        const int end = begin + (o.chain ? count_units(*o.chain) : 1);
+        const int end = begin + (o ? count_units(*o.inside.layers) : 1);
         const std::size_t first = part_of(begin), last = part_of(end - 1);
         const shape out = chain[i].output_shape(s);
         if (first == last) {
@@ -112,24 +113,31 @@ std::vector<sequential<T, D>> cut_chain(sequential<T, D>& chain, const std::vect
             std::vector<int> inside;
             for (std::size_t k = first; k < last; ++k) inside.push_back(cuts[k] - begin);
             std::vector<model_unit> units;
-            collect_units(*o.chain, s, "", units);
-            const shape skip = o.skip(s);
-            std::vector<sequential<T, D>> pieces = cut_chain(*o.chain, inside, s);
+            collect_units(*o.inside.layers, s, "", units);
+            const shape skip = o.skips() ? o.skip(s) : shape{};
+            std::vector<sequential<T, D>> pieces = cut_chain(*o.inside.layers, inside, s);
             for (std::size_t k = 0; k < pieces.size(); ++k) {
-                if (!o.skips()) {
-                    parts[first + k].add(chain.name(i), std::move(pieces[k]));
-                    continue;
-                }
+                sequential<T, D>& part = parts[first + k];
                 const bool begins = k == 0;
-                const shape& reads = begins ? s : units[static_cast<std::size_t>(inside[k - 1])].in;
-                parts[first + k].add(
-                    chain.name(i), skip_part<T, D>(std::move(pieces[k]),
-                                                   {.first = begins,
-                                                    .last = k + 1 == pieces.size(),
-                                                    .adds = o.adds,
-                                                    .skip = skip,
-                                                    .activation = reads},
-                                                   begins && o.shortcut ? std::move(*o.shortcut) : sequential<T, D>{}));
+                if (o.skips()) {
+                    const shape& reads = begins ? s : units[static_cast<std::size_t>(inside[k - 1])].in;
+                    part.add(chain.name(i), skip_part<T, D>(std::move(pieces[k]),
+                                                            {.first = begins,
+                                                             .last = k + 1 == pieces.size(),
+                                                             .how = o.how,
+                                                             .skip_leads = o.beside_leads,
+                                                             .name = o.inside.name,
+                                                             .skip_name = o.beside.name,
+                                                             .skip = skip,
+                                                             .activation = reads},
+                                                            begins ? std::move(*o.beside.layers) : sequential<T, D>{}));
+                } else if (o.inside.name.empty()) {
+                    part.add(chain.name(i), std::move(pieces[k]));
+                } else {
+                    sequential<T, D> named;
+                    named.add(o.inside.name, std::move(pieces[k]));
+                    part.add(chain.name(i), std::move(named));
+                }
             }
         }
         begin = end;

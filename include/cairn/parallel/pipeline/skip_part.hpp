@@ -1,18 +1,15 @@
 #pragma once
-// A skip that a pipeline cuts: a long one (nn/concat_skip.hpp), y = (x | inner(x)), or a residual block
-// (nn/residual.hpp), y = body(x) + shortcut(x), with the layers of `inner` or `body` on several stages. What travels
-// between two of them is a bundle, the skip beside the activation, (N, skip | activation): one tensor, as everywhere
-// else. The shortcut runs on the first part, so that what it makes travels, not x.
-//   first part     x → (x, inner₁(x))                x → (shortcut(x), body₁(x))
-//   middle part    (s, h) → (s, inner₂(h))           (s, h) → (s, body₂(h))
-//   last part      (s, h) → (s | inner₃(h))          (s, h) → body₃(h) + s
+// Two chains side by side (nn/children.hpp), one of which a pipeline cuts: a long skip, y = (x | inner(x)), a residual
+// block, y = body(x) + shortcut(x), and what users make like them. What travels between two stages is a bundle: what
+// the chain that is not cut made (the skip) beside the activation, (N, skip | activation), one tensor as everywhere
+// else.
+//   first part     x → (beside(x), inside₁(x))
+//   middle part    (s, h) → (s, inside₂(h))
+//   last part      (s, h) → (s | inside₃(h))  or  inside₃(h) + s
 // Backward likewise: (ds, dh) travels, and the first part adds dx of both ways, in the order of the whole layer. The
 // same bits. Bundles nest: inside a skip that is cut, another one may be.
 
-#include <cairn/nn/add.hpp>
-#include <cairn/nn/channels.hpp>
-#include <cairn/nn/residual.hpp>
-#include <cairn/nn/sequential.hpp>
+#include <cairn/nn/branches.hpp>
 
 #include <string>
 #include <tuple>
@@ -34,33 +31,38 @@ public:
     using value_type = T;
     using device = D;
 
-    /// `skip` and `activation`: shapes of one sample of what travels beside, and of what this part's layers read.
     struct config {
         bool first = false, last = false;
-        bool adds = false;  // a residual block's; else the skip is joined
-        shape skip, activation;
+        combination how = combination::join;
+        bool skip_leads = false;      // of joined channels
+        std::string name, skip_name;  // of the two chains, in paths
+        shape skip, activation;       // of one sample of what travels beside, and of what this part's layers read
     };
 
-    /// `shortcut`: of a residual block, on its first part.
-    skip_part(sequential<T, D> layers, config c, sequential<T, D> shortcut = {})
-        : layers_(std::move(layers)), shortcut_(std::move(shortcut)), c_(c) {}
+    /// `beside`: the chain that is not cut, on the first part.
+    skip_part(sequential<T, D> layers, config c, sequential<T, D> beside = {})
+        : layers_(std::move(layers)), beside_(std::move(beside)), c_(std::move(c)) {}
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         require_input(x.shape());
         const index_t n = x.extent(0);
         tensor<T, D> skip, h;
         if (c_.first) {
-            skip = shortcut_.forward(x.share(), saved.child(1, "shortcut"), p.child("shortcut"));
+            skip = beside_.forward(x.share(), saved.child(1, c_.skip_name), p.child(c_.skip_name));
             h = std::move(x);
         } else {
             std::tie(skip, h) = unbundle(std::exchange(x, {}), at(c_.activation, n));
         }
-        if (c_.last && c_.adds) return forward_with_skip(layers_, std::move(h), std::move(skip), saved.child(0, ""), p);
-        h = layers_.forward(std::move(h), saved.child(0, ""), p);
+        saved_tensors<T, D>& its_saved = saved.child(0, c_.name);
+        const pass_context its = p.child(c_.name);
+        if (c_.last && c_.how == combination::residual)
+            return forward_with_skip(layers_, std::move(h), std::move(skip), its_saved, its);
+        h = layers_.forward(std::move(h), its_saved, its);
         if (!c_.last) return bundle(skip, h);
+        if (adds()) return add(std::move(h), std::move(skip));
         std::vector<tensor<T, D>> parts;
-        parts.push_back(std::move(skip));
-        parts.push_back(std::move(h));
+        parts.push_back(std::move(c_.skip_leads ? skip : h));
+        parts.push_back(std::move(c_.skip_leads ? h : skip));
         return join_channels(parts);
     }
 
@@ -68,21 +70,23 @@ public:
         return backward_through(std::move(dy), saved, p, false);
     }
     void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
-        layers_.backward_weight(saved.child(0), p);
-        shortcut_.backward_weight(saved.child(1), p.child("shortcut"));
+        layers_.backward_weight(saved.child(0), p.child(c_.name));
+        beside_.backward_weight(saved.child(1), p.child(c_.skip_name));
     }
     tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
         return backward_through(std::move(dy), saved, p, true);
     }
 
     layer_parameters<T, D> parameters() {
-        layer_parameters<T, D> all = layers_.parameters();
-        append_prefixed(all, "shortcut", shortcut_.parameters());
+        layer_parameters<T, D> all;
+        append_prefixed(all, c_.name, layers_.parameters());
+        append_prefixed(all, c_.skip_name, beside_.parameters());
         return all;
     }
     layer_buffers<T, D> buffers() {
-        layer_buffers<T, D> all = layers_.buffers();
-        append_prefixed(all, "shortcut", shortcut_.buffers());
+        layer_buffers<T, D> all;
+        append_prefixed(all, c_.name, layers_.buffers());
+        append_prefixed(all, c_.skip_name, beside_.buffers());
         return all;
     }
 
@@ -90,7 +94,7 @@ public:
         require_input(in);
         const shape skip = at(c_.skip, in.front()), h = layers_.output_shape(at(c_.activation, in.front()));
         if (!c_.last) return bundle_shape(skip, h);
-        return c_.adds ? h : skip.with(-1, skip.back() + h.back());
+        return adds() ? h : skip.with(-1, skip.back() + h.back());
     }
 
     layer_cost cost(const shape& in) const {
@@ -99,12 +103,9 @@ public:
         const double moved = 2 * sizeof(T) * double(in.size() + output_shape(in).size());
         c.saved_bytes += (c.saves_input ? block_bytes<T>(reads) : 0) +
                          (c.saves_output ? block_bytes<T>(layers_.output_shape(reads)) : 0);
-        if (shortcut_.size() > 0) {
-            const layer_cost skip = shortcut_.cost(reads);
-            c.forward += skip.forward;
-            c.backward_input += skip.backward_input;
-            c.backward_weight += skip.backward_weight;
-            c.parameters += skip.parameters;
+        if (beside_.size() > 0) {
+            const layer_cost skip = beside_.cost(reads);
+            c.add_work(skip);
             c.saved_bytes += skip.saved_bytes + (skip.saves_input && !c.saves_input ? block_bytes<T>(reads) : 0) +
                              (skip.saves_output ? block_bytes<T>(at(c_.skip, in.front())) : 0);
         }
@@ -118,10 +119,12 @@ public:
         return concat(c_.first  ? "first"
                       : c_.last ? "last"
                                 : "middle",
-                      " part of a ", c_.adds ? "residual block" : "skip", ", around ", layers_.size());
+                      " part of a ", c_.how == combination::join ? "skip" : "residual block", ", around ",
+                      layers_.size());
     }
 
 private:
+    bool adds() const { return c_.how != combination::join; }
     static shape at(const shape& sample, index_t n) { return sample.with(0, n); }
 
     void require_input(const shape& in) const {
@@ -147,29 +150,33 @@ private:
     // Both halves of backward, or the first one.
     tensor<T, D> backward_through(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p,
                                   bool both_halves) {
-        const auto through = [&](sequential<T, D>& chain, tensor<T, D> d, int child, const pass_context& of) {
-            return both_halves ? chain.backward(std::move(d), saved.child(child), of)
-                               : chain.backward_input(std::move(d), saved.child(child), of);
+        const auto through = [&](sequential<T, D>& chain, tensor<T, D> d, int child, const std::string& name) {
+            return both_halves ? chain.backward(std::move(d), saved.child(child), p.child(name))
+                               : chain.backward_input(std::move(d), saved.child(child), p.child(name));
         };
         tensor<T, D> dskip, dh;
-        if (c_.last && c_.adds) {
-            std::tie(dh, dskip) = backward_with_skip(layers_, std::move(dy), saved.child(0), p, both_halves);
+        if (c_.last && c_.how == combination::residual) {
+            std::tie(dh, dskip) =
+                backward_with_skip(layers_, std::move(dy), saved.child(0), p.child(c_.name), both_halves);
         } else {
-            const index_t n = dy.extent(0), width = c_.skip.back();
-            if (c_.last) {
-                dskip = cut_channels(dy, 0, width);
-                dh = cut_channels(dy, width, dy.extent(-1) - width);
+            if (!c_.last) {
+                std::tie(dskip, dh) = unbundle(dy, layers_.output_shape(at(c_.activation, dy.extent(0))));
+            } else if (adds()) {
+                dskip = dy.share();
+                dh = dy.share();
             } else {
-                std::tie(dskip, dh) = unbundle(dy, layers_.output_shape(at(c_.activation, n)));
+                const index_t width = c_.skip.back(), rest = dy.extent(-1) - width;
+                dskip = cut_channels(dy, c_.skip_leads ? 0 : rest, width);
+                dh = cut_channels(dy, c_.skip_leads ? width : 0, rest);
             }
             dy.reset();
-            dh = through(layers_, std::move(dh), 0, p);
+            dh = through(layers_, std::move(dh), 0, c_.name);
         }
         if (!c_.first) return bundle(dskip, dh);
-        return add(std::move(dh), through(shortcut_, std::move(dskip), 1, p.child("shortcut")));
+        return add(std::move(dh), through(beside_, std::move(dskip), 1, c_.skip_name));
     }
 
-    sequential<T, D> layers_, shortcut_;
+    sequential<T, D> layers_, beside_;
     config c_;
 };
 

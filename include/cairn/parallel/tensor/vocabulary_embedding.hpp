@@ -30,8 +30,7 @@ public:
     }
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
-        require(!table_.value.empty(), describe(),
-                ": parameters have no memory; make an arena of the model's parameters() first");
+        require_memory(*this, table_);
         tensor<std::int32_t, D> ids = ids_of(x, config_.num_embeddings, [this] { return describe(); });
         tensor<W, D> y(output_shape(x.shape()), before_cast<T, W>);
         embedding_forward(D{}, ids.size(), entries_, config_.embedding_dim, ids.data(), table_.value.data(), y.data());
