@@ -1,5 +1,5 @@
 #pragma once
-// The sum of two gradients or two branches, in the memory of one of them where that is allowed.
+// The sum of two gradients or two branches, in the memory of one of them if it has no other owner.
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/core/for_each.hpp>
@@ -8,8 +8,8 @@
 
 namespace cairn {
 
-/// a + b, written over whichever of them nobody else holds, else into new memory; the bits are the same in each case.
-/// An empty tensor (a gradient that nobody asked for) makes the sum empty. Throws if the shapes differ.
+/// a + b, written over an operand without other owners, else into new memory; the bits are the same in each case. An
+/// empty tensor (a gradient that was not requested) makes the sum empty. Throws if the shapes differ.
 template <class T, class D>
 tensor<T, D> add(tensor<T, D> a, tensor<T, D> b) {
     if (a.empty() || b.empty()) return {};

@@ -1,6 +1,6 @@
 #pragma once
-// Any layer over T and D behind one type: the element of containers. It also tells the pass's gradient listener which
-// parameters the layer has added to, so that no layer does.
+// Any layer over T and D behind one type: the element of containers. It also notifies the pass's gradient listener of
+// the parameters that the layer has added to, so layers need not.
 
 #include <cairn/nn/children.hpp>
 #include <cairn/nn/residual_layer.hpp>
@@ -52,7 +52,7 @@ public:
     layer_cost cost(const shape& in) const { return self_->cost(in); }
     std::string describe() const { return self_->describe(); }
 
-    /// The trait of nn/residual_layer.hpp, false where the layer does not have it.
+    /// The trait of nn/residual_layer.hpp; false for a layer without it.
     const residual_calls<T, D>& residual() const { return residual_; }
 
     /// The trait of nn/children.hpp; the chains are the layer's own.
@@ -71,7 +71,7 @@ public:
     }
 
 private:
-    // Notes which parameters layers inside this one announce, and passes that on.
+    // Records the parameters that layers inside this one announce, and passes them on.
     struct witness final : gradient_listener {
         explicit witness(const pass_context& p) : context(p), to(p.listener) {
             if (to) context.listener = this;

@@ -4,9 +4,9 @@
 // recomputation and the memory model see two linear layers like any other. Kernels and formulas:
 // device/cpu/attention.hpp.
 // Saved by attention: the projection (…, 3 width), the result, a logarithm for each row of each head; never a length ×
-// length matrix. Dropout is that of the weights (section 5.4 leaves it open; GPT-2 and BERT have it): its mask is drawn
-// again in backward. Padded batches say in pass_context::lengths how many positions of each sequence count; nobody
-// attends to the others, and their own results and gradients are 0.
+// length matrix. Dropout acts on the attention weights (section 5.4 leaves it open; GPT-2 and BERT have it); backward
+// draws its mask again. Padded batches give the valid positions of each sequence in pass_context::lengths: the others
+// get no attention, and their own results and gradients are 0.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/attention.hpp>
@@ -27,8 +27,8 @@ public:
         bool causal = false;  // a position attends to itself and those before it
         double scale = 0;     // of scores; 0: 1 / √head_dim
         double dropout = 0;   // probability that a weight is dropped in training, in [0, 1)
-        // Some heads of a layer whose others are elsewhere: the mask of dropout is that of the whole layer.
-        index_t all_heads = 0, first_head = 0;  // 0: the heads are all
+        // Of a layer cut over ranks: these heads draw their part of the whole layer's dropout mask.
+        index_t all_heads = 0, first_head = 0;  // 0: all heads are here
     };
 
     explicit attention(config c) : config_(c) {

@@ -4,10 +4,10 @@
 //   training   y = act(gamma (x - mean) / sqrt(var + eps) + beta [+ skip]),   mean and var of this batch
 //              running_mean, running_var ← (1 - momentum) running + momentum batch,   the variance divided by n - 1
 //              there; a channel whose batch values are not finite leaves its running ones as they were
-//   evaluate   the same with the running values, over x where nobody else holds it
-// Where the batch lies on several processes (pass_context::group), n, mean and var are those of the whole: each process
-// gives its (n, mean, Σ (x - mean)²), merged in order as Chan, Golub and LeVeque do; backward sums (dgamma, dbeta)
-// likewise.
+//   evaluate   the same with the running values, over x if it has no other owner
+// If the batch is spread over processes (pass_context::group), n, mean and var are those of the whole batch: each
+// process gives its (n, mean, Σ (x - mean)²), merged in order as in Chan, Golub and LeVeque; backward sums
+// (dgamma, dbeta) likewise.
 // Saved: x, (mean, 1/std), one bit an element for an activation; between the halves of backward (dgamma, dbeta) alone.
 // Memory: dx is written over dy; of a layer that adds, dskip over dy and dx over the saved x.
 
@@ -252,7 +252,7 @@ private:
         return static_cast<index_t>(merged.count);
     }
 
-    // (dgamma, dbeta) of the whole batch, times rows here / rows of all: what the gradient divides by the rows here.
+    // (dgamma, dbeta) of the whole batch, times rows here / rows of all: the gradient divides by the rows here.
     tensor<S, D> sums_over(batch_group& group, index_t rows, const tensor<S, D>& sums) const {
         const auto width = static_cast<std::size_t>(sums.size() + 1);
         std::vector<double> mine(width), all(width * static_cast<std::size_t>(group.size()));

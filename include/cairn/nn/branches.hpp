@@ -7,7 +7,8 @@
 //                                                     level and comes back up to the size of x; nested, they are the U
 // A body that ends in a ResidualLayer (batch_norm) adds the skip in that layer's pass, activation included:
 //   y = activation(batch_norm(… x …) + shortcut(x))
-// Elsewhere an activation belongs behind the block, where it works in place. Sums are in place where that is allowed.
+// For other bodies the activation goes behind the block, where it works in place. A sum overwrites an operand without
+// other owners.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/nn/add.hpp>
@@ -24,7 +25,7 @@ bool adds_skip(const sequential<T, D>& body) {
     return body.size() > 0 && static_cast<bool>(body[body.size() - 1].residual());
 }
 
-/// body(x) + skip, added by the body's last layer where it can.
+/// body(x) + skip, added by the body's last layer if it is a ResidualLayer.
 template <class T, Device D>
 tensor<T, D> forward_with_skip(sequential<T, D>& body, tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved,
                                const pass_context& p) {

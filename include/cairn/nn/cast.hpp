@@ -1,7 +1,6 @@
 #pragma once
-// Layers that compute in fewer digits than their parameters have (layer_parameter): bfloat16 or float16 with float
-// weights, gradients and statistics.
-// A layer takes a rounded copy of a weight where it computes; gradients grow in the type of the weight.
+// Layers in bfloat16 or float16 over float weights, gradients and statistics (layer_parameter). A layer computes with a
+// rounded copy of a weight; gradients accumulate in the type of the weight.
 
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/parameter.hpp>
@@ -23,7 +22,7 @@ tensor<T, D> cast(const tensor<W, D>& x, memory_category kind = memory_category:
     }
 }
 
-/// What a tensor of W is that cast<T> takes over: the result itself, or gone with the cast.
+/// Memory category of a tensor of W that cast<T> takes over: it is the result itself, or freed by the cast.
 template <class T, class W>
 constexpr memory_category before_cast = std::same_as<T, W> ? memory_category::activations : memory_category::workspace;
 

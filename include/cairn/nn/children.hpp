@@ -1,7 +1,7 @@
 #pragma once
-// The trait of containers: layers whose result is made of what chains inside them make of the same x. A layer that has
+// The trait of containers: layers that combine the results of chains of the same x. A layer with
 //   children()    → layer_children
-// may be cut by a pipeline (parallel/pipeline/cut.hpp) and is planned chain by chain (stash/memory_model.hpp); one
+// may be cut by a pipeline (parallel/pipeline/cut.hpp) and is planned chain by chain (stash/memory_model.hpp). A layer
 // without it runs in one piece.
 //   chain      y = c0(x)                     one chain
 //   sum        y = c0(x) + c1(x) + …
@@ -9,7 +9,7 @@
 //   join       y = (c0(x) | c1(x) | …)       on channels
 // An empty chain is the identity. Forward runs the chains from the last to the first, backward from the first to the
 // last, and dx is the sum in that order; the first may overwrite x. Chain i saves in saved.child(i, name), its pass is
-// pass.child(name) and the paths of its parameters begin with its name, without one with nothing.
+// pass.child(name), and the paths of its parameters begin with its name, if it has one.
 
 #include <cairn/core/tensor.hpp>
 

@@ -2,8 +2,7 @@
 // Convolution over one to three spatial axes, channels last:
 //   y[n, o, k] = b[k] + sum over t, c of x[n, o stride + t dilation - pad, c] w[k, t, c]
 // x (N, in…, C), w (K, kernel…, C / groups), b (K), y (N, out…, K). Saved: x; after backward_input also dy.
-// The algorithm (direct, Winograd, GEMM) is the kernel's business: device/cpu/conv.hpp. Tested against
-// tests/oracle/conv.hpp.
+// The kernel chooses the algorithm (direct, Winograd, GEMM): device/cpu/conv.hpp. Tested against tests/oracle/conv.hpp.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/conv.hpp>
@@ -11,7 +10,7 @@
 
 namespace cairn {
 
-/// Convolution layer; `dims` says how many spatial axes the tensors have.
+/// Convolution layer over tensors with `dims` spatial axes.
 template <class T = float, Device D = cpu>
 class conv : public windowed_layer<conv<T, D>, T, D> {
 public:

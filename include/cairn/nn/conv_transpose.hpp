@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-/// Transposed convolution layer; `dims` says how many spatial axes the tensors have. It announces no rows to K-FAC.
+/// Transposed convolution layer over tensors with `dims` spatial axes. It announces no rows to K-FAC.
 template <class T = float, Device D = cpu>
 class conv_transpose : public windowed_layer<conv_transpose<T, D>, T, D> {
 public:

@@ -1,7 +1,7 @@
 #pragma once
-// Dropout: in training each element is zero with probability `rate`, else divided by 1 - rate; in evaluation nothing
-// happens. Saved: nothing. The mask is drawn again in backward from (seed, step, path, sample of the whole batch,
-// element), see device/cpu/dropout.hpp: any number of ranks and micro-batches draws what one draws.
+// Dropout: in training each element is zero with probability `rate`, else divided by 1 - rate; in evaluation the
+// identity. Saved: nothing. Backward draws the mask again from (seed, step, path, sample of the whole batch, element),
+// see device/cpu/dropout.hpp: the mask does not depend on the number of ranks and micro-batches.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/device/cpu/dropout.hpp>
@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-/// Any shape; in place where nobody else holds the input.
+/// Any shape; in place if the input has no other owner.
 template <class T = float, Device D = cpu>
 class dropout {
 public:

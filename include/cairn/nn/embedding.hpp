@@ -18,7 +18,7 @@ namespace cairn {
 
 namespace functors {
 
-/// A number as an id; −1, which looks up NaN, for one that is none in [0, entries).
+/// A number as an id in [0, entries); −1, which looks up NaN, for any other number.
 template <class T>
 struct to_id {
     weight_of<T> entries;
@@ -30,7 +30,8 @@ struct to_id {
 
 }  // namespace functors
 
-/// Numbers as ids in [0, entries). The host throws on another, naming `layer`, number and row; elsewhere it becomes −1.
+/// Numbers as ids in [0, entries). Another number is an error on the host, naming `layer`, number and row; on other
+/// devices it becomes −1.
 template <class T, Device D, class Describe>
 tensor<std::int32_t, D> ids_of(const tensor<T, D>& x, index_t entries, Describe&& layer) {
     tensor<std::int32_t, D> ids(x.shape());
@@ -51,7 +52,7 @@ public:
     struct config {
         index_t num_embeddings = 0, embedding_dim = 0;
         double deviation = 1;  // of the normal distribution that the table starts from
-        bool tied = false;  // another layer is tied to the table: K-FAC, which has one layer a weight, is told nothing
+        bool tied = false;     // another layer is tied to the table: no rows for K-FAC, which has one layer per weight
     };
 
     explicit embedding(config c) : config_(c) {
@@ -108,7 +109,7 @@ public:
         c.backward_weight = {n, 3 * size * n};
         c.parameters = config_.num_embeddings * config_.embedding_dim;
         c.saved_bytes = block_bytes(in.size() * 4);
-        c.weight_gradient_first = true;  // there is no input gradient to wait for
+        c.weight_gradient_first = true;  // there is no input gradient
         return c;
     }
 

@@ -6,7 +6,7 @@
 
 namespace cairn {
 
-/// Makes rows of images, between the convolutions and the linear layers.
+/// Turns images into rows, between convolutions and linear layers.
 template <class T = float, Device D = cpu>
 class flatten {
 public:
@@ -21,7 +21,7 @@ public:
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context&) {
         const shape in = saved.take(0).shape();
-        return dy.empty() && in.size() > 0 ? std::move(dy) : dy.reshaped(in);  // empty: behind it nobody asks for it
+        return dy.empty() && in.size() > 0 ? std::move(dy) : dy.reshaped(in);  // empty: no gradient was requested
     }
 
     void backward_weight(saved_tensors<T, D>&, const pass_context&) {}

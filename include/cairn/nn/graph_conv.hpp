@@ -112,7 +112,7 @@ public:
                 ": both sizes must be positive");
         require(config_.graph != nullptr, "graph_conv ", config_.in, " -> ", config_.out,
                 ": no graph; give config::graph, such as graph_operator::normalised(adjacency)");
-        config_.graph->template matrix<S, D>();  // there before steps are recorded
+        config_.graph->template matrix<S, D>();  // uploaded before steps are captured
         this->set_parameters({config_.in, config_.out}, config_.init(config_.in, config_.out),
                              config_.bias ? config_.out : 0, {});
         weight_.decay = config_.decay;

@@ -1,5 +1,5 @@
 #pragma once
-// Where weights start. The variance of a weight follows from how many values it is summed with, so that activations
+// Initial values of weights. The variance of a weight follows from the number of terms in its sum, so that activations
 // (fan in) or gradients (fan out) keep their scale from layer to layer:
 //   variance = gain / fan,   fan = values read by one output (in), values written by one input (out), or their mean
 //   xavier  (Glorot and Bengio 2010)   gain 1, mean fan      for tanh and sigmoid
@@ -13,7 +13,7 @@
 
 namespace cairn {
 
-/// How the weights of a layer start, before the layer's size is known.
+/// Initialisation of a layer's weights, independent of the layer's size.
 struct init_rule {
     enum class fan { in, out, mean } over = fan::in;
     double gain = 1;  // variance × fan; 0: all zeros

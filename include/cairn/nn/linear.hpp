@@ -1,7 +1,7 @@
 #pragma once
 // Affine map of the last axis:  y = x Wᵀ + b,   x (…, in), W (out, in), b (out), y (…, out)
 //   dx = dy W      dW += dyᵀ x      db += column sums of dy
-// Each is one GEMM, with the bias and, where the device has that, the bias's gradient in it: gemm_bias and
+// Each is one GEMM, fused with the bias and, if the device supports it, with the bias's gradient: gemm_bias and
 // linear_gradients of the device. Saved: x; after backward_input also dy. Tested against plain loops in
 // tests/nn/linear_test.cpp.
 
@@ -14,8 +14,8 @@
 
 namespace cairn {
 
-/// Fully connected layer; all axes but the last count as batch. One whose weight is tied to another layer's announces
-/// no rows to K-FAC, which has one layer a weight.
+/// Fully connected layer; all axes but the last count as batch. With a tied weight it announces no rows to K-FAC, which
+/// has one layer per weight.
 template <class T = float, Device D = cpu>
 class linear : public weighted_layer<linear<T, D>, T, D> {
 public:
@@ -24,7 +24,7 @@ public:
         bool bias = true;
         init_rule init = cairn::init::pytorch;
         init_rule bias_init = cairn::init::pytorch;
-        std::string tied_to = {};  // path of the parameter that W is, such as an embedding's table; empty: its own
+        std::string tied_to = {};  // path of the parameter that serves as W, such as an embedding's table; empty: none
     };
 
     explicit linear(config c) : config_(c) {
@@ -45,7 +45,7 @@ public:
         return y;
     }
 
-    // The two gradients by themselves, for layers around this one that keep x and dy in their own way.
+    // The two gradients alone, for layers around this one that save x and dy themselves.
 
     tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) {
         tensor<T, D> dx(in);

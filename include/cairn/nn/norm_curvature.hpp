@@ -1,6 +1,6 @@
 #pragma once
-// How normalisations announce themselves to second-order methods: their rows are each example's gradients of scale and
-// shift, which cost a pass over x and dy that is made only on request.
+// Rows of normalisation layers for second-order methods: each example's gradients of scale and shift. They cost a pass
+// over x and dy, made on request only.
 
 #include <cairn/core/parameter.hpp>
 #include <cairn/device/cpu/activation.hpp>
@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-/// What announce_norm() is told of y = act(scale · x̂ + shift) and of its gradient.
+/// Arguments of announce_norm(): y = act(scale · x̂ + shift) and its gradient.
 template <class T, class S, Device D>
 struct norm_rows {
     normalised_by by = normalised_by::channel;
@@ -46,7 +46,7 @@ void announce_norm_output(curvature_listener& to, int scale, const norm_rows<T, 
 
 }  // namespace detail
 
-/// Announces each example's gradients of scale and shift where the listener wants them.
+/// Announces each example's gradients of scale and shift if the listener wants them.
 template <class T, class S, Device D>
 void announce_norm(curvature_listener* to, const layer_parameter<T, D>& scale, const layer_parameter<T, D>& shift,
                    const norm_rows<T, S, D>& of) {

@@ -1,6 +1,6 @@
 #pragma once
-// What all layers share during one forward and backward of one micro-batch: the mode, the key of random numbers, the
-// gradients that are wanted, observers, and the batch beyond this micro-batch.
+// The context of one forward and backward of one micro-batch, shared by all layers: the mode, the key of random
+// numbers, the requested gradients, observers, and the batch beyond this micro-batch.
 
 #include <cairn/core/random.hpp>
 #include <cairn/core/shape.hpp>
@@ -15,11 +15,11 @@ namespace cairn {
 enum class mode { train, evaluate };
 
 /// Key of a layer's random numbers, without the element: seed, step, path in the whole model, sample of the whole batch.
-/// Backward draws those of forward again.
+/// Backward draws the numbers of forward again.
 struct random_key {
     std::uint64_t seed = 0;
     std::uint32_t step = 0;                  // of the run: the same for all ranks and micro-batches
-    const std::uint32_t* step_at = nullptr;  // where a captured kernel finds the step, on its device; null: in `step`
+    const std::uint32_t* step_at = nullptr;  // device address of the step, for captured kernels; null: use `step`
     std::uint64_t path = root_path;          // core/random.hpp
     index_t first_sample = 0;                // of this micro-batch in the batch of all ranks
     index_t samples = 0;                     // of this micro-batch on ranks that share its samples (parallel/spatial/)
@@ -47,8 +47,8 @@ struct pass_context {
     cairn::mode mode = cairn::mode::train;
     random_key random;
     bool repeated = false;        // not the first forward of this micro-batch: running statistics stay as they are
-    bool input_gradient = true;   // false: dx of this layer is not wanted, backward_input may return an empty tensor
-    bool weight_gradient = true;  // false: parameters' gradients are not wanted, layers may leave them as they are
+    bool input_gradient = true;   // false: dx of this layer is not needed, backward_input may return an empty tensor
+    bool weight_gradient = true;  // false: parameters' gradients are not needed, layers may leave them as they are
     gradient_listener* listener = nullptr;    // in the last micro-batch of a step
     curvature_listener* curvature = nullptr;  // in steps that take statistics (device/curvature_samples.hpp)
     batch_group* group = nullptr;             // null: the micro-batch is the whole batch

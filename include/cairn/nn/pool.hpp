@@ -159,7 +159,7 @@ private:
 
 namespace detail {
 
-/// What the averaging layers share: Derived has geometry(in).
+/// Common part of the averaging layers: Derived has geometry(in).
 template <class Derived, class T, Device D>
 class averaging {
 public:
@@ -232,7 +232,7 @@ private:
     bool count_pad_;
 };
 
-/// Mean over as many windows as results are wanted, whatever the size of the input.
+/// Mean over a fixed number of windows, for inputs of any size.
 template <class T = float, Device D = cpu>
 class adaptive_average_pool : public detail::averaging<adaptive_average_pool<T, D>, T, D> {
 public:

@@ -1,7 +1,7 @@
 #pragma once
 // Learned positions (Gehring et al. 2017):  y[n, l, :] = x[n, l, :] + table[l, :],   x (batch, length ≤ longest, width)
 //   dx = dy      dtable[l] += Σ_n dy[n, l]
-// Saved: after backward_input dy. y overwrites x where nobody else holds x.
+// Saved: after backward_input dy. y overwrites x if x has no other owner.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/flop_counter.hpp>
@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-/// Adds a vector of its own to each position.
+/// Adds a learned vector to each position.
 template <class T = float, Device D = cpu>
 class positional_embedding {
 public:

@@ -2,7 +2,7 @@
 // The trait of layers that add the skip of a residual block in the pass that writes their own result:
 //   y            = forward_residual(x, skip, saved, pass)     y = activation(f(x) + skip)
 //   {dx, dskip}  = backward_residual(dy, saved, pass)         in place of backward_input; backward_weight follows
-// batch_norm has it: sum and activation cost no pass of their own. nn/branches.hpp is its only client.
+// batch_norm has the trait: sum and activation then cost no pass of their own. Its only client is nn/branches.hpp.
 
 #include <cairn/nn/layer.hpp>
 
@@ -19,7 +19,7 @@ concept ResidualLayer = Layer<L> &&
     { layer.backward_residual(std::move(t), saved, p) } -> std::same_as<std::pair<decltype(t), decltype(t)>>;
 };
 
-/// The trait of a layer whose type any_layer has forgotten; empty for a layer without it.
+/// The trait behind any_layer; empty for a layer without it.
 template <class T, Device D>
 struct residual_calls {
     std::function<tensor<T, D>(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>&, const pass_context&)> forward;

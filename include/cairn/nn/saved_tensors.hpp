@@ -1,8 +1,7 @@
 #pragma once
-// What forward leaves for backward. `saved_tensors` is a tree, one node a layer, children for the layers of a
-// container. A layer puts a tensor into a numbered slot and takes it out again in backward; it never learns what became
-// of it in between: it was kept, made again by recomputation, or a stash policy had it packed (stash/).
-// Every micro-batch in flight has its own.
+// Tensors that forward saves for backward. `saved_tensors` is a tree: one node per layer, with children for the layers
+// of a container. A layer puts a tensor into a numbered slot and takes it out in backward. In between the tensor is
+// kept, recomputed, or packed by a stash policy (stash/); no layer can tell. Every micro-batch in flight has a tree.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/random.hpp>
@@ -22,7 +21,7 @@ namespace cairn {
 
 namespace detail {
 
-/// A tensor that waits for backward: while it does, its memory counts as memory_category::saved.
+/// A tensor saved for backward: until it is taken, its memory counts as memory_category::saved.
 template <class T, Device D>
 class saved_tensor {
 public:
@@ -42,17 +41,17 @@ private:
 
 }  // namespace detail
 
-/// An activation between forward and backward, in whatever form. Slots that were given one block share one.
+/// An activation between forward and backward, in any form. Slots with the same block share one.
 template <class T, Device D = cpu>
 struct stashed_activation {
     virtual ~stashed_activation() = default;
-    /// The activation, as it was or nearly. `last`: no other slot will ask.
+    /// The activation, exactly or approximately. `last`: no other slot will take it.
     virtual tensor<T, D> restore(bool last) = 0;
 };
 
-/// Where a layer leaves a tensor: the layer's path in the whole model (core/random.hpp), the number of the slot, and which
-/// layer of the outermost chain it is part of; −1: it is the chain's own, the input of a segment that is recomputed. And
-/// which samples of the batch of all ranks the micro-batch has, by which places are not told apart; none: not known.
+/// Place of a saved tensor: the layer's path in the whole model (core/random.hpp), the slot, and the index of the layer
+/// in the outermost chain; −1: the chain's own, the input of a recomputed segment. `samples`: of the micro-batch within
+/// the batch of all ranks; not part of the comparison; empty: not known.
 struct saved_place {
     std::uint64_t path = root_path;
     int slot = 0;
@@ -64,18 +63,17 @@ struct saved_place {
     friend bool operator==(const saved_place& a, const saved_place& b) { return a.path == b.path && a.slot == b.slot; }
 };
 
-/// Decides what becomes of activations between forward and backward. Called by saved_tensors alone.
+/// Policy for activations between forward and backward. Called by saved_tensors alone.
 template <class T, Device D = cpu>
 struct stash_policy {
     virtual ~stash_policy() = default;
-    /// An activation is put there: takes it, and returns what stands for it, or returns null and leaves it.
+    /// Takes an activation and returns its stand-in; or leaves it and returns null.
     virtual std::shared_ptr<stashed_activation<T, D>> stash(const saved_place& at, tensor<T, D>& t) = 0;
-    /// Bits of an activation function's sign were put there, which are kept.
+    /// Notifies of saved sign bits of an activation function, which stay as they are.
     virtual void saw_mask(const saved_place& at, const tensor<std::uint8_t, D>& bits) = 0;
 };
 
-/// What forward leaves for backward: tensors of one layer for one micro-batch, in numbered slots, and those of its
-/// children.
+/// Saved tensors of one layer and one micro-batch, in numbered slots, and those of its children.
 template <class T, Device D = cpu>
 class saved_tensors {
 public:
@@ -91,16 +89,15 @@ public:
     saved_tensors(saved_tensors&&) noexcept = default;
     saved_tensors& operator=(saved_tensors&&) noexcept = default;
 
-    /// Asks `policy` from now on, here and below; null: everything is kept. `at`: this node's layer and the samples.
+    /// From now on `policy` decides, here and below; null: everything is kept. `at`: this node's layer and the samples.
     void follow(stash_policy<T, D>* policy, const saved_place& at = {}) {
         policy_ = policy;
         here_ = at;
     }
-    /// What layers leave here and below from now on is taken out soon and kept; or asks the policy again, which this
-    /// call returned.
+    /// Suspends the policy here and below, for tensors that are taken out soon, and returns it; or restores it.
     stash_policy<T, D>* follow_for_now(stash_policy<T, D>* policy) { return std::exchange(policy_, policy); }
 
-    /// Leaves a tensor in slot `slot`. An activation of T may come back with small errors, as the policy has it.
+    /// Saves a tensor in slot `slot`. Under a policy an activation of T may come back with small errors.
     template <class U>
     void put(int slot, tensor<U, D> t) {
         if (discarding_) return;
@@ -113,7 +110,7 @@ public:
             if (policy_) policy_->saw_mask(place(slot), left);
     }
 
-    /// The same for what must come back as it is: statistics, gradients.
+    /// The same, exactly: for statistics and gradients.
     template <class U>
     void put_exact(int slot, tensor<U, D> t) {
         if (!discarding_) at(slot) = kept<U>(std::move(t));
@@ -143,7 +140,7 @@ public:
         return t;
     }
 
-    /// The saved tensors of child `i` of a container, which parameters' paths call `name`; empty: they do not name it.
+    /// The saved tensors of child `i` of a container. `name`: its name in parameters' paths; empty: it has none there.
     /// References stay valid while more children are added.
     saved_tensors& child(int i, std::string_view name) {
         saved_tensors& c = child(i);
@@ -160,18 +157,17 @@ public:
         return c;
     }
 
-    /// From now on put() drops what it is given, here and below (or keeps it again): for a forward pass whose results
-    /// are recomputed.
-    /// Returns what held before.
+    /// From now on put() drops its tensors, here and below, or keeps them again: for a forward pass that is recomputed.
+    /// Returns the previous state.
     bool discard(bool on) { return std::exchange(discarding_, on); }
 
-    /// Whether nothing is left here and below.
+    /// Whether nothing is saved here and below.
     bool empty() const {
         return std::all_of(entries_.begin(), entries_.end(), [](const entry& e) { return e.index() == 0; }) &&
                std::all_of(children_.begin(), children_.end(), [](const saved_tensors& c) { return c.empty(); });
     }
 
-    /// Drops everything that was left here.
+    /// Drops everything that is saved here.
     void clear() {
         entries_.clear();
         for (saved_tensors& c : children_) c.clear();

@@ -1,8 +1,8 @@
 #pragma once
-// Layers one after another. Forward drops each activation as soon as the next layer has read it and no layer saved it;
-// backward drops the gradients and saved tensors of a layer as soon as the layer before has what it needs.
-// Segments of the chain can be recomputed: forward keeps the input of a segment alone, backward first runs the segment
-// forward again. A plan says which segments (stash/plan.hpp); results have the same bits under any plan.
+// A chain of layers. Forward frees each activation once the next layer has read it, unless a layer saved it. Backward
+// frees the gradients and saved tensors of a layer once the layer before has its gradient.
+// Segments of the chain can be recomputed: forward keeps only the input of a segment, and backward first runs the
+// segment forward again. A plan lists the segments (stash/plan.hpp); results have the same bits under any plan.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>
@@ -63,7 +63,7 @@ public:
         return all;
     }
 
-    /// Shape after all layers. Throws with the name of the first layer that does not take what the one before it gives.
+    /// Shape after all layers. Throws, naming the first layer that does not accept the output of the one before.
     shape output_shape(const shape& in) const {
         shape s = in;
         for (int i = 0; i < size(); ++i) s = with_context(context(i), [&] { return (*this)[i].output_shape(s); });
@@ -131,7 +131,7 @@ public:
     }
     const std::vector<segment>& recomputed() const { return segments_; }
 
-    // The phases in parts, for clients that run one layer by themselves (nn/branches.hpp).
+    // The phases in parts, for clients that run one layer themselves (nn/branches.hpp).
 
     /// Forward of the layers before `end`. Throws where layers behind are to be recomputed: their client runs them.
     tensor<T, D> forward_until(int end, tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
@@ -212,7 +212,7 @@ private:
         return nullptr;
     }
 
-    // Until its end, saved_tensors drops what it is given.
+    // Until its end, saved_tensors drops its tensors.
     struct discarding {
         explicit discarding(saved_tensors<T, D>& s) : saved(s), before(s.discard(true)) {}
         ~discarding() { saved.discard(before); }

@@ -1,6 +1,6 @@
 #pragma once
-// What layers with a weight share: parameters, and what is kept of x and dy between the phases. Saved: x, which forward
-// leaves in slot 0; after backward_input also dy.
+// Common part of layers with a weight: parameters, and saved tensors. Saved: x, by forward in slot 0; after
+// backward_input also dy.
 
 #include <cairn/core/parameter.hpp>
 #include <cairn/nn/cast.hpp>

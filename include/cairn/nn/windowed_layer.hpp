@@ -1,5 +1,5 @@
 #pragma once
-// What convolutions and transposed convolutions share: the settings of their windows, their parameters, and shapes.
+// Common part of convolutions and transposed convolutions: settings of their windows, parameters, shapes.
 
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/nn/per_axis.hpp>

@@ -18,7 +18,7 @@ namespace cairn {
 
 /// Loss of segmentation. Logits (samples, positions…, classes); labels: int32 in [0, classes), one for each position.
 struct dice {
-    double smooth = 1;                // s > 0: what a class that a sample lacks is measured by
+    double smooth = 1;                // s > 0: for classes that a sample lacks
     double dice_weight = 1;           // w
     double cross_entropy_weight = 0;  // u
     index_t first_class = 1;          // 1: without the background

@@ -1,5 +1,5 @@
 #pragma once
-// What losses over single elements share: checks, weights, the fused pass and the mean.
+// Common part of elementwise losses: checks, weights, the fused pass and the mean.
 //   value = 1/n Σ_i s_row(i) w_col(i) l(x_i, t_i)      gradient_i = s_row(i) w_col(i) / n · l'(x_i, t_i)
 // n: number of elements of the prediction. Rows are samples, columns the outputs of one sample.
 
@@ -46,8 +46,8 @@ struct scored_element {
 
 }  // namespace detail
 
-/// The loss of prediction x by a rule of one element: rule(x, t, scale, gradient&) sets the gradient, times scale, and
-/// returns the element's loss, not scaled. Errors speak of `name`.
+/// The loss of prediction x by a rule for one element: rule(x, t, scale, gradient&) sets the gradient, times scale, and
+/// returns the element's loss, not scaled. Errors name `name`.
 template <class T, class Rule>
 loss_result<T, cpu> elementwise_loss(const char* name, tensor<T, cpu> x, const tensor<T, cpu>& target,
                                      const element_weights& weights, Rule rule) {

@@ -1,5 +1,5 @@
 #pragma once
-// Huber's loss (1964): square near zero, straight beyond δ, so that outliers pull with a bounded force.
+// Huber's loss (1964): quadratic near zero, linear beyond δ, so that the gradient of outliers is bounded.
 //   l = d² / 2 for |d| ≤ δ,  δ (|d| − δ/2) beyond;   l' = d clamped to [−δ, δ];   d = x − t.   Mean over all elements.
 
 #include <cairn/nn/loss/elementwise.hpp>

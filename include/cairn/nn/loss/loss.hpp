@@ -1,7 +1,7 @@
 #pragma once
 // The seam that every loss satisfies.
 //   {value, gradient} = loss(prediction, target)      value = mean over the batch,  gradient = d value / d prediction
-// The prediction is handed over by value: given the only handle to its block, a loss writes the gradient over it.
+// The prediction is passed by value: given the only handle to its block, a loss writes the gradient over it.
 
 #include <cairn/core/device_scalar.hpp>
 
@@ -22,7 +22,7 @@ concept Loss = requires(const L& loss, tensor<T, D> prediction, const tensor<Tar
     { loss(std::move(prediction), target) } -> std::same_as<loss_result<T, D>>;
 };
 
-/// Memory for the gradient: the prediction's own block if nobody else reads it.
+/// Memory for the gradient: the prediction's own block if it has no other owner.
 template <class T, Device D>
 tensor<T, D> gradient_over(const tensor<T, D>& prediction) {
     return prediction.unique() ? prediction.share() : tensor<T, D>(prediction.shape());

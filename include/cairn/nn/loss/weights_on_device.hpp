@@ -1,6 +1,6 @@
 #pragma once
-// The weights of a loss in the memory of a device: uploaded when they are first asked for, and again after they were
-// changed. A step in between uploads nothing and waits for nothing, so it can be recorded (core/captured_graph.hpp).
+// The weights of a loss in the memory of a device: uploaded at first use, and again after a change. A step in between
+// uploads nothing and waits for nothing, so it can be captured (core/captured_graph.hpp).
 
 #include <cairn/core/tensor.hpp>
 
@@ -12,8 +12,8 @@
 
 namespace cairn {
 
-/// What a loss keeps beside its weights. A copy of the loss uploads its own; both go on a thread that may free memory
-/// of the device.
+/// Device copies of a loss's weights. A copy of the loss uploads its own; both are destroyed on a thread that may free
+/// memory of the device.
 class weights_on_device {
 public:
     weights_on_device() = default;
