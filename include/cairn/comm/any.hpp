@@ -60,11 +60,11 @@ public:
     }
     [[nodiscard]] request irecv(std::span<std::byte> room, int peer, int tag) { return self_->irecv(room, peer, tag); }
     [[nodiscard]] any_communicator split(int colour, int key) { return self_->split(colour, key); }
-    /// The ranks on this rank's machine; this rank alone where the communicator does not know.
+    /// The ranks on this rank's machine; this rank alone if the communicator has no split_node().
     [[nodiscard]] any_communicator split_node() { return self_->split_node(); }
     [[nodiscard]] std::shared_ptr<void> enter(const collective_call& call) { return self_->enter(call); }
     bool buffers_on_gpu() const { return self_->buffers_on_gpu(); }
-    /// A reduction over so many bytes is about to run here.
+    /// A reduction over `bytes` is about to run here.
     void compute(index_t bytes) { self_->compute(bytes); }
 
     /// Null where there are none.

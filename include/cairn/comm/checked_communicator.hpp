@@ -1,13 +1,12 @@
 #pragma once
-// Debug mode: wraps any communicator and finds ranks that do different things, where they would hang or mix up their
-// data.
+// Debug mode: wraps any communicator and detects ranks that make different calls, before they hang or mix up data.
 //   checked_communicator c(world);    or, in programs, CAIRN_COMM_DEBUG=1: see checked_if_asked
 //   collectives  before each, rank 0 compares what all ranks call and tells them. Where they differ, every rank throws
 //                "rank 0 calls ring all-reduce of 1000 float, rank 2 calls broadcast of 7 double from rank 0"; a rank
 //                that does not come within the time limit is named
 //   messages     each is preceded by its size: a receive of another size throws an error that names both
-// Checks travel on communicators of their own, so that they mix with nothing. A collective costs one more round trip to
-// rank 0, a message another of 8 bytes. After an error the communicator is of no further use.
+// Checks travel on separate communicators. A collective costs one more round trip to rank 0, a message another of
+// 8 bytes. After an error the communicator is unusable.
 
 #include <cairn/comm/any.hpp>
 #include <cairn/core/clock.hpp>

@@ -1,7 +1,7 @@
 #pragma once
-// How far this rank's clock is from rank 0's: each process counts from a start of its own, each machine has its own
-// clock. A rank asks rank 0 for its time; the answer was given between question and arrival. Of some questions the
-// fastest counts (Cristian 1989).
+// Difference of this rank's clock to rank 0's: each process counts from its own start, each machine has its own clock.
+// A rank asks rank 0 for the time; the answer was given between request and reply. The fastest of several round trips
+// counts (Cristian 1989).
 
 #include <cairn/comm/communicator.hpp>
 #include <cairn/core/clock.hpp>

@@ -3,8 +3,8 @@
 //   auto sent = c.isend(bytes, peer, tag);      auto got = c.irecv(room, peer, tag);      got.wait(); sent.wait();
 // Messages between two ranks with equal tags arrive in the order in which they were sent; a receive names its peer, its
 // tag and the exact number of bytes. Any number of bytes, 0 and more than 2 GiB included, is one message.
-// Everything above (all-reduce, broadcast, …) is written over these few functions, so that the library's, a student's
-// and the simulator's algorithms are the same text; see comm/collectives/.
+// All collectives are written over these few functions, with one text for the library, a student and the simulator; see
+// comm/collectives/.
 
 #include <cairn/core/environment.hpp>
 #include <cairn/core/error.hpp>
@@ -26,8 +26,8 @@ namespace cairn {
 inline constexpr int user_tags = 1 << 13;
 inline constexpr int max_tag = (1 << 15) - 1;  // the highest that every MPI has
 
-/// A transfer in flight. Default-constructed: already complete. Move-only; destroying one that is in flight cancels
-/// what can be cancelled and never blocks for long: errors unwind through it.
+/// A transfer in flight. Default-constructed: already complete. Move-only; the destructor of one in flight cancels it
+/// if possible and never blocks for long, because errors unwind through it.
 ///   wait()  returns when the transfer is complete: the buffer may be reused, or holds the message. Throws error naming
 ///           rank, peer, tag and bytes when the peer is gone, sent another number of bytes, or the time limit is over.
 ///   test()  the same without blocking: whether the transfer is complete. Makes progress.
@@ -37,12 +37,12 @@ concept Request = std::movable<R> && !std::copyable<R> && std::default_initializ
     { r.test() } -> std::same_as<bool>;
 };
 
-/// What moves bytes between ranks. Calls of one communicator object come from one thread at a time.
+/// Moves bytes between ranks. Calls of one communicator object come from one thread at a time.
 /// Buffers stay alive and untouched until their request is complete.
 ///   split(colour, key)  collective: ranks of equal colour ≥ 0 form a new communicator, ordered by key, then by old
 ///                       rank. Ranks with colour < 0 take part and get a communicator of themselves alone.
 /// Optional members, used where present:
-///   enter(collective_call) → any RAII object    told at the start of each collective: errors, checks and counters
+///   enter(collective_call) → any RAII object    called at the start of each collective: errors, checks and counters
 ///                                               name it
 ///   compute(bytes)                              a reduction over `bytes` is about to run here: models charge its time
 ///   vendor() → vendor_collectives*              the collectives of the library below, see vendor_collectives.hpp
@@ -74,7 +74,7 @@ inline double default_time_limit() {
     return environment_number("CAIRN_COMM_TIMEOUT", 60.0, 0.0, 1e9, "seconds, a number from 0 (no limit) to 1e9");
 }
 
-/// What a collective is called with: equal on all ranks, or the program is wrong.
+/// The arguments of a collective: equal on all ranks, or the program is wrong.
 struct collective_call {
     std::string_view name;        // "ring all-reduce"
     std::string_view type;        // "float"
@@ -85,7 +85,7 @@ struct collective_call {
     bool operator==(const collective_call&) const = default;
 };
 
-/// Tells c that a collective begins; keep the result until it ends.
+/// Notifies c that a collective begins; keep the result until it ends.
 template <Communicator C>
 [[nodiscard]] auto enter(C& c, const collective_call& call) {
     if constexpr (requires { c.enter(call); })
@@ -123,8 +123,8 @@ void recv(C& c, std::span<T> room, int peer, int tag) {
     irecv(c, room, peer, tag).wait();
 }
 
-/// Sends to one rank while receiving from another: the step that most collectives repeat. Throws where the two buffers
-/// overlap: what is received would be sent on, or not, as it happens.
+/// Sends to one rank while receiving from another: the step that most collectives repeat. Throws if the two buffers
+/// overlap.
 template <Communicator C, class T, class U>
 void sendrecv(C& c, std::span<T> data, int to, std::span<U> room, int from, int tag) {
     require(!detail::overlap(std::as_bytes(data), std::as_bytes(room)), "rank ", c.rank(), " of ", c.size(),

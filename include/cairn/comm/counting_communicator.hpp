@@ -1,16 +1,15 @@
 #pragma once
-// Counts what an algorithm asks of the network: wraps any communicator and satisfies the same concept, so that
-// students' and the library's algorithms are measured alike, whatever the machine.
+// Counts an algorithm's use of the network: wraps any communicator and satisfies the same concept, so that students'
+// and the library's algorithms are measured alike on any machine.
 //   counting_communicator c(world);
 //   ring_all_reduce(c, data);
 //   c.counts().messages, .bytes, .rounds;  c.model_seconds(α, β, γ)
 //   messages   sends that this rank started               bytes      of them
-//   rounds     how long the longest chain of dependent messages is that ends at this rank: a message that is sent is
-//              one longer than what this rank had waited for before; receiving continues the sender's chain (Lamport's
-//              clock, carried with the message)
+//   rounds     length of the longest chain of dependent messages that ends at this rank: a sent message extends the
+//              chain of the messages received before it; a receive continues the sender's chain (Lamport's clock,
+//              carried with the message)
 //   peak       bytes of sends and receives that were in flight at once
-// Vendor collectives hide their messages: they count as what a ring sends for the same, the least possible, without a
-// peak.
+// Vendor collectives hide their messages: they count as a ring's, the least possible, without a peak.
 
 #include <cairn/comm/vendor_collectives.hpp>
 
@@ -44,7 +43,7 @@ inline std::ostream& operator<<(std::ostream& out, const communication_counts& c
                << " bytes in flight at most";
 }
 
-/// What one collective did on this rank, those that it called included.
+/// One collective's counts on this rank, nested ones included.
 struct call_counts {
     std::int64_t times = 0, messages = 0, bytes = 0;
 };
@@ -184,7 +183,7 @@ public:
                 << " bytes sent\n";
     }
 
-    /// What this rank's part would take: start-ups on the longest chain, its bytes one after another, its reductions.
+    /// Seconds by the α-β-γ model: start-ups on the longest chain, this rank's bytes one after another, its reductions.
     double model_seconds(double alpha, double beta, double gamma) const {
         const communication_counts& c = state_->counts;
         return alpha * static_cast<double>(c.rounds) + beta * static_cast<double>(std::max(c.bytes, c.received_bytes)) +

@@ -2,10 +2,10 @@
 // Ranks as processes, over any MPI-3.
 //   int main(int argc, char** argv) { return cairn::run_mpi(argc, argv, [&](cairn::mpi_communicator& world) { …; return
 //   0; }); }
-// Waiting polls for 20 µs, then sleeps for ever longer between looks, so that ranks and threads may share cores; where
-// mpirun put more ranks on this machine than it has cores, it sleeps at once. It does not yield: a thread that yields
-// to one that computes is away for a whole time slice, 4 ms, where one that wakes up goes first.
-// A rank that leaves with an error prints it and ends the whole job; so does mpirun when a rank is killed.
+// Waiting polls for 20 µs, then sleeps for growing intervals, so that ranks and threads may share cores. With more
+// ranks than cores on this machine it sleeps at once. It does not yield: a thread that yields to a computing one loses
+// a whole time slice, 4 ms, whereas a thread that wakes up runs first.
+// A rank that exits with an error prints it and ends the whole job; so does mpirun when a rank is killed.
 
 #if CAIRN_HAS_MPI  // defined by the CMake target cairn::mpi; without MPI this header is empty
 

@@ -1,6 +1,6 @@
 #pragma once
-// MPI as a library: the only file that includes <mpi.h>. Starting and ending it, what it calls itself and can do, its
-// errors, and its names for our element types and reductions.
+// MPI as a library: the only file that includes <mpi.h>. Its start and end, name and abilities, errors, and its names
+// for our element types and reductions.
 
 #if CAIRN_HAS_MPI  // defined by the CMake target cairn::mpi; without MPI this header is empty
 
@@ -103,8 +103,7 @@ inline std::string why_mpi_takes_no_gpu_memory() {
 #endif
 }
 
-/// Whether mpirun, mpiexec or srun with PMI started this process. (A program that nobody started so need not pay for
-/// MPI.)
+/// Whether mpirun, mpiexec or srun with PMI started this process. (Otherwise a program need not pay for MPI.)
 inline bool started_by_mpi() {
     for (const char* name :
          {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE"})
@@ -112,8 +111,8 @@ inline bool started_by_mpi() {
     return false;
 }
 
-/// Starts MPI, unless somebody has, and ends it then. Asks for MPI_THREAD_MULTIPLE: gradients travel on a thread of
-/// their own.
+/// Starts MPI unless it has been started; ends it if it was started here. Asks for MPI_THREAD_MULTIPLE: gradients
+/// travel on a thread of their own.
 class mpi_environment {
 public:
     mpi_environment(int* argc, char*** argv) {

@@ -7,9 +7,9 @@
 // collected and launched together, as one group, by the first wait(), test(), split or collective after them; between
 // two ranks messages arrive in the order in which they were sent, whatever their tags. A request that is dropped before
 // is not launched; one that is under way cannot be taken back, and dropping it aborts the communicator.
-// A transfer begins when what the calling thread has launched before, into its own stream (cuda::stream()), is done.
-// Waiting polls, with the time limit of communicator.hpp: a peer that is gone, or an error of NCCL's, aborts the
-// communicator on this rank and throws; the others find out the same way. Later uses say why.
+// A transfer begins when the calling thread's earlier launches, in its own stream (cuda::stream()), are done.
+// Waiting polls, with the time limit of communicator.hpp: a lost peer, or an error of NCCL's, aborts the communicator
+// on this rank and throws; other ranks fail the same way. Later uses report the reason.
 // Tests run all of this over an emulated NCCL (tests/nccl).
 
 #include <cairn/comm/communicator.hpp>
@@ -40,9 +40,8 @@ concept OtherCommunicator = !std::same_as<C, Self> && requires(C & c, std::span<
 
 }  // namespace detail
 
-/// Ranks numbered as those of the communicator that it was made with. Copies share one connection. Letting go of the
-/// last copy is collective, as NCCL's ncclCommFinalize is; where that is because of an error, this rank aborts, and the
-/// others get an error.
+/// Ranks numbered as those of the communicator that it was made with. Copies share one connection. Destroying the last
+/// copy is collective, as NCCL's ncclCommFinalize is; during an error this rank aborts, and the others get an error.
 class nccl_communicator : private vendor_collectives {
 public:
     class request {
@@ -129,7 +128,7 @@ public:
     /// Colours below 2^30.
     [[nodiscard]] nccl_communicator split(int colour, int key) {
         handle_->require_usable();
-        // A rank of no colour is alone: every colour of such ranks is one that nobody else has.
+        // A rank without colour is alone: it gets a colour of its own.
         constexpr int alone = 1 << 30;
         require(colour < alone, handle_->me(), "split: colour ", colour, " is not below ", alone);
         handle_->launch_open();

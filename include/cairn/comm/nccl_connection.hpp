@@ -74,7 +74,7 @@ struct nccl_handle : rank_state {
     ncclComm_t comm = nullptr;
     cudaStream_t stream = nullptr;
     int gpu = cuda::current();
-    std::shared_ptr<nccl_batch> open;  // transfers that nobody has waited for yet
+    std::shared_ptr<nccl_batch> open;  // transfers that have not been waited for
     std::string aborted;               // why
     int unwinding = std::uncaught_exceptions();
 
@@ -87,7 +87,7 @@ struct nccl_handle : rank_state {
                 settle(ncclCommFinalize(comm), "leaving");
                 ncclCommDestroy(std::exchange(comm, nullptr));
             }
-        } catch (const error& e) {  // aborted: nobody waits for the others here
+        } catch (const error& e) {  // aborted: the other ranks are not waited for
             std::fprintf(stderr, "%s\n", e.what());
         }
         if (stream) cudaStreamDestroy(stream);
@@ -128,7 +128,7 @@ struct nccl_handle : rank_state {
                 "; call cuda::choose(", gpu, ") in it");
     }
 
-    /// Throws what NCCL has found out since.
+    /// Throws NCCL's asynchronous error, if there is one.
     void look(const std::string& what) {
         require_alive();
         ncclResult_t state = ncclSuccess;

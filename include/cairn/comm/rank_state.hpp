@@ -1,6 +1,6 @@
 #pragma once
-// What communicators over a library (comm/mpi.hpp, comm/nccl.hpp, comm/threads.hpp) say of a rank and of its messages
-// in errors.
+// Error texts about a rank and its messages, for communicators over a library (comm/mpi.hpp, comm/nccl.hpp,
+// comm/threads.hpp).
 
 #include <cairn/comm/communicator.hpp>
 

@@ -1,5 +1,5 @@
 #pragma once
-// How two arrays become one in a collective: element by element, vectorised, in a fixed order.
+// Local reduction of two arrays in a collective: element by element, vectorised, in a fixed order.
 
 #include <cairn/comm/communicator.hpp>
 #include <cairn/core/bfloat16.hpp>
@@ -13,7 +13,7 @@
 
 namespace cairn {
 
-/// What a reducing collective computes. Commutative but for NaN and the sign of zero.
+/// The operation of a reducing collective. Commutative but for NaN and the sign of zero.
 enum class reduction { sum, max, min };
 
 inline constexpr const char* name_of(reduction r) {

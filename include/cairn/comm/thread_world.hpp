@@ -1,5 +1,5 @@
 #pragma once
-// What ranks that are threads share (comm/threads.hpp): mailboxes, who waits for what, and the first failure.
+// Shared state of ranks that are threads (comm/threads.hpp): mailboxes, waiting ranks, and the first failure.
 // A send looks for a receive that waits already and copies straight into its buffer. Otherwise a small message is
 // copied into the mailbox while that has room, and is complete; a larger one waits for its receiver (rendezvous), and
 // isend returns at once all the same. Matching happens under one lock, copying outside of it.
@@ -25,7 +25,7 @@ namespace cairn {
 struct thread_ranks {
     int kernel_threads = 0;                    // of each rank; 0: cores / ranks, at least 1
     int ranks_per_node = 0;                    // what split_node() pretends; 0: all on one
-    index_t mailbox_bytes = index_t{1} << 20;  // of messages that nobody waits for yet, per receiving rank
+    index_t mailbox_bytes = index_t{1} << 20;  // of messages not yet received, per receiving rank
     index_t memory_limit = 0;                  // bytes that each rank may hold; 0: only all together have a limit
     double time_limit = -1;  // seconds that a rank may wait; 0: for ever; -1: CAIRN_COMM_TIMEOUT, else 60
 };
@@ -94,7 +94,7 @@ public:
     }
 
     void wait(const transfer& t) {
-        // No yielding: on cores that compute, that is a whole time slice; who sleeps here goes first when woken up.
+        // No yielding: on busy cores it costs a whole time slice; a sleeping thread runs first when woken up.
         for (int i = 0; i < spins; ++i)
             if (t.now == transfer::done) return check(t);
         std::unique_lock lock(mutex_);

@@ -2,7 +2,7 @@
 // Ranks as threads of one process: labs, tests, debuggers and sanitizers.
 //   run_ranks(4, [](threads_communicator& c) { … });      c.rank() is 0 … 3
 // How messages travel: comm/thread_world.hpp. Each rank has a memory pool of its own, as a process would.
-// The first rank that fails ends all: whoever waits, now or later, gets an error that names it, and run_ranks throws
+// The first rank that fails ends all: every wait, now or later, throws an error that names it, and run_ranks throws
 // what it threw.
 
 #include <cairn/comm/communicator.hpp>
@@ -82,7 +82,7 @@ public:
         struct entry {
             int colour, key, rank;
         };
-        // Everyone tells rank 0, which answers with all entries and a context that nobody has yet.
+        // Every rank sends its entry to rank 0, which answers with all entries and an unused context.
         const entry mine{colour, key, rank_};
         std::vector<entry> all(static_cast<std::size_t>(size()));
         int context = 0;

@@ -11,7 +11,7 @@
 namespace cairn {
 
 /// Collective. Returns once rank `root` is here too. A rank that is killed ends the job as always; after `limit`
-/// seconds throws on those who wait.
+/// seconds throws on the waiting ranks.
 template <Communicator C>
 void wait_for(C& c, int root, double limit = 3600) {
     constexpr int tag = max_tag - 3;

@@ -2,8 +2,8 @@
 // All-gather on a ring: every rank has one part of an array, and gets the parts of all. In each of p-1 steps a rank
 // passes on to the right what it got from the left in the step before.
 //   step s    send part (r - s), receive part (r - s - 1)
-// Time (p-1) α + (p-1)/p nβ for equal parts: the fewest bytes that are possible. Where buffers are on GPUs, the
-// library's own is taken, if there is one.
+// Time (p-1) α + (p-1)/p nβ for equal parts: the fewest bytes that are possible. For buffers on GPUs the vendor
+// library's own, if there is one.
 
 #include <cairn/comm/vendor_collectives.hpp>
 

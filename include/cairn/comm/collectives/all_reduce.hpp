@@ -1,5 +1,5 @@
 #pragma once
-// data ← reduction over all ranks, by the algorithm that is asked for.
+// data ← reduction over all ranks, by one of these algorithms:
 //   automatic            the fastest by measurement, see selection.hpp
 //   ring                 fewest bytes, most rounds
 //   recursive_doubling   fewest rounds, most bytes
@@ -28,7 +28,7 @@ struct all_reduce_options {
     std::string_view label = {};  // what is reduced, for errors: "gradients, bucket 3"
 };
 
-/// data ← reduction over all ranks by the library below. Throws where the communicator has none.
+/// data ← reduction over all ranks by the vendor library. Throws if the communicator has none.
 template <Communicator C, class T>
 void vendor_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum, std::string_view label = {}) {
     [[maybe_unused]] const auto scope =
@@ -38,7 +38,7 @@ void vendor_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum, st
     fail(c.name(), ": has no all-reduce of its own for ", type_name<T>(), "; ask for another algorithm");
 }
 
-/// What `automatic` is for n bytes of T on c.
+/// The algorithm that `automatic` stands for, for n bytes of T on c.
 template <class T, Communicator C>
 all_reduce_algorithm automatic_all_reduce(C& c, index_t bytes, bool has_groups = false) {
     return choose_all_reduce(c.name(), c.size(), bytes, [&](all_reduce_algorithm a) {

@@ -2,8 +2,8 @@
 // Broadcast by a binomial tree: in round k, ranks that have the data send it to the rank 2^k further. Ranks are counted
 // from the root.
 //   root 0 of 8:  0→1   0→2 1→3   0→4 1→5 2→6 3→7
-// Time ⌈lg p⌉ (α + nβ). Large messages are cut into segments that follow each other down the tree. Where buffers are on
-// GPUs, the library's own broadcast is taken, if there is one: a message from one GPU to another waits for the host.
+// Time ⌈lg p⌉ (α + nβ). Large messages are cut into segments that follow each other down the tree. For buffers on GPUs
+// the vendor library's own, if there is one: a message from one GPU to another waits for the host.
 
 #include <cairn/comm/vendor_collectives.hpp>
 
@@ -23,7 +23,7 @@ void broadcast(C& c, std::span<T> data, int root) {
     const int p = c.size(), me = (c.rank() - root + p) % p;  // counted from the root
     require(root >= 0 && root < p, "broadcast: root ", root, " of ", p, " ranks");
     if (auto* const vendor = vendor_on_gpus(c)) return vendor->broadcast(std::as_writable_bytes(data), root);
-    int lowest = 1;  // the highest bit of `me` says who sends to it; children are at higher bits
+    int lowest = 1;  // the highest bit of `me` gives the sender; children are at higher bits
     while (lowest <= me) lowest *= 2;
     const std::size_t step = std::max<std::size_t>(1, broadcast_segment / sizeof(T));
     for (std::size_t at = 0; at < data.size(); at += step) {

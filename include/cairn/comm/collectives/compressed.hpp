@@ -23,7 +23,7 @@
 
 namespace cairn {
 
-/// What one compressed all-reduce cost this rank.
+/// Cost of one compressed all-reduce on this rank.
 struct exchange_cost {
     double encode = 0, communication = 0, decode = 0;  // seconds; on a device other than the host, of launches
     index_t bytes = 0;                                 // of its own messages, in all exchanges
@@ -51,7 +51,7 @@ public:
         total_ = at;
     }
     std::span<std::byte> of(int rank) { return subspan(all(), parts_[static_cast<std::size_t>(rank)]); }
-    /// Where that rank's message is written.
+    /// Memory for that rank's message.
     message<D> slot(int rank) {
         const range& p = parts_[static_cast<std::size_t>(rank)];
         return message<D>(memory_.slice(p.begin, {p.count}));
@@ -145,7 +145,7 @@ exchange_cost gathered_all_reduce(C& c, K& compressor, std::span<float> gradient
     return cost;
 }
 
-/// What two_phase_all_reduce receives into.
+/// Receive buffers of two_phase_all_reduce.
 template <Device D = cpu>
 struct two_phase_mail {
     mailbox<D> from_workers, from_servers;

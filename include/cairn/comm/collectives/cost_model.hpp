@@ -30,7 +30,7 @@ struct link_point {
     double reduce = 0;    // more, to add what came
 };
 
-/// What a message costs between ranks of one communicator.
+/// Measured cost of a message between ranks of one communicator.
 class link_model {
 public:
     link_model() = default;

@@ -1,7 +1,6 @@
 #pragma once
-// The step that reducing collectives repeat: send one part of an array to a rank while what comes from another is added
-// to a second part.
-// In segments: what arrives is added while it is in the cache, and while the next segment is under way.
+// The step that reducing collectives repeat: send one part of an array to a rank while adding a part received from
+// another. In segments: each is added while it is in the cache and the next one is under way.
 
 #include <cairn/comm/reduction.hpp>
 #include <cairn/core/tensor.hpp>
@@ -30,7 +29,8 @@ private:
     tensor<T> room_;
 };
 
-/// in ← in ∘ what rank `from` sends, while rank `to` gets `out`. The two may be one rank; out and in do not overlap.
+/// in ← in ∘ the part from rank `from`, while `out` goes to rank `to`. The two may be one rank; out and in do not
+/// overlap.
 /// Time: segments α + nβ + nγ for parts of n bytes.
 template <Communicator C, class T>
 void exchange_and_combine(C& c, std::span<T> out, int to, std::span<T> in, int from, int tag, reduction r,

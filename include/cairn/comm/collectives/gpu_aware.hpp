@@ -4,8 +4,8 @@
 //   require(why_mpi_takes_no_gpu_memory().empty(), …);
 //   gpu_aware_communicator<cuda, mpi_communicator> gpus(world.split(0, world.rank()));
 //   all_reduce(gpus, gradients.span());
-// The library below knows nothing of what was launched: each call first waits on the host for what the calling thread
-// has launched. The library decides which way the bytes take and what adds them.
+// The library does not know of launches: each call first waits on the host for the calling thread's launches. The
+// library decides on the route of the bytes and on the processor that adds them.
 
 #include <cairn/comm/vendor_collectives.hpp>
 #include <cairn/core/tensor.hpp>

@@ -1,5 +1,5 @@
 #pragma once
-// All-reduce over nodes of several ranks: what is slow, the network between nodes, carries each byte once a node.
+// All-reduce over nodes of several ranks: the slow network between nodes carries each byte once per node.
 //   inside the node      reduce-scatter: rank j of the first g has part j of its node's sum
 //   between the nodes    all-reduce of part j among the ranks j of all nodes, g of them at once
 //   inside the node      all-gather

@@ -4,7 +4,7 @@
 //   step s = 1 … p-1    send part (r - s), add what comes from the left to part (r - s - 1)
 // Time (p-1) α + (p-1)/p nβ + (p-1)/p nγ for equal parts. comm/collectives/ring.hpp has it with what follows, for the
 // all-reduce.
-// Where buffers are on GPUs, the library's own is taken; without one, there is no adding.
+// For buffers on GPUs the vendor library's own; without one it throws.
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/exchange.hpp>

@@ -1,6 +1,6 @@
 #pragma once
-// Which all-reduce for which size: measured once on a machine by `benchmarks/collectives --calibrate`, kept in a file,
-// and read by programs:
+// Selection of the all-reduce by size: measured once on a machine by `benchmarks/collectives --calibrate`, kept in a
+// file, and read by programs:
 //   load_collectives(world, perf::fingerprint());          // at the start of a program, on all ranks
 // `automatic` then takes, for each size, the algorithm that was fastest on this communicator and number of ranks;
 // between two sizes, times are interpolated. Without measurements: a rule that holds nearly everywhere, see
@@ -35,7 +35,7 @@
 
 namespace cairn {
 
-/// What was measured on one kind of communicator with one number of ranks.
+/// Measurements on one kind of communicator with one number of ranks.
 struct collective_profile {
     link_model link;
     std::map<index_t, std::map<all_reduce_algorithm, double>> all_reduce;  // seconds by bytes and algorithm
@@ -138,7 +138,7 @@ inline std::map<std::string, collective_profiles> read_profiles(const std::strin
     return in ? read_profiles(in, path) : std::map<std::string, collective_profiles>{};
 }
 
-/// What `automatic` looks at.
+/// The input of `automatic`.
 struct profile_registry {
     static profile_registry& global() {
         static profile_registry* registry = new profile_registry;
@@ -178,7 +178,7 @@ inline std::filesystem::path collectives_file() {
     return {};
 }
 
-/// What the file holds for the machine; nothing where there is no file. Throws on a file of another format.
+/// The file's entries for the machine; none without a file. Throws on a file of another format.
 inline collective_profiles read_collectives(const std::filesystem::path& path, const std::string& fingerprint) {
     auto machines = detail::read_profiles(path.string());
     const auto ours = machines.find(fingerprint);
