@@ -1,8 +1,7 @@
 #pragma once
-// What objectives of classes share, y being rows of logits (…, classes), one for each sample, token, voxel or node: the
-// loss, the rows that are right, and the gradient of drawn labels. Loss is cross_entropy, dice, or cross-entropy of
-// logits that ranks have cut over the classes (parallel/tensor/vocabulary_cross_entropy.hpp): then all ranks call
-// alike.
+// Common part of objectives over classes. y: rows of logits (…, classes), one for each sample, token, voxel or node. It
+// has the loss, the count of correct rows, and the gradient for drawn labels. Loss is cross_entropy, dice, or
+// cross-entropy of logits cut over ranks by classes (parallel/tensor/vocabulary_cross_entropy.hpp), then collective.
 
 #include <cairn/device/cpu/label_sampling.hpp>
 #include <cairn/device/cpu/reduce.hpp>
@@ -50,8 +49,8 @@ struct class_rows {
         return scalar_of(std::move(hits));
     }
 
-    /// Of cross-entropy for labels that are drawn from softmax(y); Dice is no likelihood, the model is what its softmax
-    /// predicts. A sample's loss is the mean over its T rows (tokens, voxels; all nodes, with a label or without): its
+    /// Gradient of cross-entropy for labels drawn from softmax(y); for Dice too, which is no likelihood. A sample's
+    /// loss is the mean over its T rows (tokens, voxels; all nodes, with a label or without): its
     /// Hessian is Σ H_t / T, but gradients of that mean, from T draws, give Σ H_t / T².
     template <Device D>
         requires(has_whole_rows)

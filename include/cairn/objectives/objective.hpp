@@ -1,17 +1,15 @@
 #pragma once
-// What a network is trained for, the seam of every objective: which loss its output y goes into, and how a test set
-// judges it.
+// The seam of every objective: the loss of a network's output y, and the metrics of a test set.
 //   {value, gradient} = loss(y, s)       of samples s: the mean over them, d value / d y, which may take y's block
-//   start()                              an evaluation of nothing; its sums are as long as those of any other
-//   add(e, y, b)                         adds what a batch's figures are made of; y as the model gave it in evaluation
-//   metrics(e)                           the figures by name; the first one is what the task is judged by
-// And where the objective has them,
-//   correct(y, s)                        rows of y whose class has the largest output: accuracy while training
-//   sampled_gradient(y, random, first)   what K-FAC takes for the gradient over y when labels are drawn from what the
-//                                        model predicts with output y; y begins with sample `first` of the batch of all
-//                                        ranks, and each sample draws numbers of its own. g being a sample's part times
-//                                        the number of samples, the mean of g gᵀ over draws is the Hessian over y of
-//                                        the sample's loss
+//   start()                              an empty evaluation; its sums have their final lengths
+//   add(e, y, b)                         adds a batch's contribution to the metrics; y: output in evaluation
+//   metrics(e)                           metrics by name, the most important one first
+// Optional:
+//   correct(y, s)                        number of rows of y whose class has the largest output: training accuracy
+//   sampled_gradient(y, random, first)   gradient over y for labels drawn from the model's prediction, for K-FAC. y
+//                                        begins with sample `first` of the batch of all ranks; each sample draws its
+//                                        own numbers. With g a sample's part times the number of samples, the mean of
+//                                        g gᵀ over draws is the Hessian over y of the sample's loss
 // An objective that is a template over the device trains on every one. Workload files name them: train/objectives.hpp.
 
 #include <cairn/core/device_scalar.hpp>

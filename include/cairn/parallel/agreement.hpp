@@ -1,9 +1,9 @@
 #pragma once
-// What ranks decide together once a step: the loss of the whole batch, whether some rank was asked to stop, and whether
-// a gradient of some rank is not finite, so that either all take the step or none does.
+// The common decision of all ranks once a step: the loss of the whole batch, requests to stop, and non-finite
+// gradients. Either all ranks take the step or none does.
 //   totals = agree.on({.loss = mean loss · samples, .samples = samples}, reason);       one all-reduce of four numbers
-// The message of a step that cannot be taken is the same on every rank: it names the rank and the parameter to blame.
-// Who finds a gradient that is not finite:
+// The error of a step that cannot be taken is the same on every rank: it names the rank and the parameter at fault.
+// Detection of a gradient that is not finite:
 //   one rank, float        the optimizer, by the norm of the gradients (optim/optimizer.hpp), before it updates
 //   one rank, float16      the loss scale's division counts them (train/gradient_scale.hpp)
 //   several, on the host   gradient_sync, in each bucket before it is summed; with a compressor in the sums too
@@ -24,7 +24,7 @@
 
 namespace cairn {
 
-/// What ranks add up once a step.
+/// Sums over the ranks, once a step.
 struct step_totals {
     double loss = 0;  // mean loss of this rank · its samples; over all ranks, divided by `samples`: the batch's loss
     double samples = 0;
@@ -32,14 +32,13 @@ struct step_totals {
     double skip = 0;  // ranks that found a gradient which is not finite
 };
 
-/// What to do together when a gradient is not finite.
+/// Response of all ranks to a gradient that is not finite.
 enum class non_finite_policy { stop, skip };
 
-/// Reasons that begin so were found in a sum over the ranks: they do not tell which rank spoilt it.
+/// Prefix of reasons that were found in a sum over the ranks: they do not identify the rank at fault.
 inline constexpr const char* found_in_sum = "the ranks' sum of the ";
 
-/// Collective. Where `count` samples of this rank lie among those of all ranks: how many come before, and how many there
-/// are.
+/// Collective. Position of this rank's `count` samples among those of all ranks: the number before them, and the total.
 template <Communicator C>
 std::pair<index_t, index_t> place_of(C& ranks, index_t count) {
     std::vector<double> counts(static_cast<std::size_t>(ranks.size()));
@@ -56,7 +55,7 @@ class agreement {
 public:
     struct config {
         non_finite_policy non_finite = non_finite_policy::stop;
-        std::string advice = "Lower the learning rate, warm up, or clip";  // to who has to stop
+        std::string advice = "Lower the learning rate, warm up, or clip";  // end of the error message
     };
 
     /// `ranks` must outlive this.
@@ -80,7 +79,7 @@ public:
 
     /// Throws on every rank, naming parameter, rank and step, after an on() that said skip.
     [[noreturn]] void throw_non_finite(std::int64_t step, const std::string& advice) {
-        // Every rank gives its reason; all say the same.
+        // Every rank contributes its reason; all throw the same error.
         const std::vector<std::string> reasons = all_gather_text(ranks_, reason_);
         const auto is_own = [](const std::string& why) { return !why.empty() && !why.starts_with(found_in_sum); };
         const bool any_own = std::ranges::any_of(reasons, is_own);  // a sum tells nothing of the rank that spoilt it

@@ -1,13 +1,12 @@
 #pragma once
-// Compression where it pays: compress/compression_autotuner.hpp decides for each bucket, this file measures for it.
+// Measurements for the compression autotuner (compress/compression_autotuner.hpp), which decides for each bucket.
 //   at the start    α and β of the link from two all-reduces; encode and decode of each candidate on each bucket; the
 //                   worst rank counts
 //   each step       when each bucket was ready, and its encode and decode times, by maximum over ranks; its time on the
-//                   link, by minimum: that of the rank that came last, which waited for nobody. So all ranks decide
-//                   alike
-// A candidate's state exists while it is in use. When a bucket changes to another one, what waited in residuals is
-// added to its gradient; during a probe it waits for the bucket to come back. That is also what a checkpoint keeps: not
-// by which compressor it waited.
+//                   link, by minimum: that of the last rank, which did not wait for others. So all ranks decide alike
+// A candidate's state exists while it is in use. When a bucket changes to another one, the residual is added to its
+// gradient; during a probe it waits for the bucket to come back. A checkpoint keeps the residuals, without the name of
+// the compressor.
 
 #include <cairn/comm/self.hpp>
 #include <cairn/compress/compression_autotuner.hpp>
@@ -51,7 +50,7 @@ public:
         last_.resize(buckets.size());
     }
 
-    /// Reduces bucket `which` as the compression autotuner's plan says. `ready`: seconds since the step began when it
+    /// Reduces bucket `which` by the compression autotuner's plan. `ready`: seconds from the begin of the step until it
     /// was full.
     void reduce(C& c, int which, std::span<float> gradient, const encode_step& at, double ready) {
         const auto b = static_cast<std::size_t>(which);
@@ -97,7 +96,7 @@ public:
         return all;
     }
 
-    /// "bucket0/held": what buckets hold back, whatever by; it is sent with the next gradients.
+    /// "bucket0/held": residuals of the buckets, of any compressor; they are sent with the next gradients.
     std::vector<compressor_tensor> tensors() {
         std::vector<compressor_tensor> all;
         held_.resize(sizes_.size());
@@ -111,7 +110,7 @@ public:
     }
 
 private:
-    // What bucket b holds back under an option goes into its gradient, and the memory is given back.
+    // Adds bucket b's residual under an option to its gradient, and frees the memory.
     void leave(std::size_t b, std::size_t option, std::span<float> gradient) {
         auto& method = methods_[b][option];
         if (!method) return;

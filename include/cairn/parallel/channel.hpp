@@ -1,6 +1,6 @@
 #pragma once
-// How the ranks of one mesh axis reach each other: one communicator for the host's messages, one for tensors of the
-// device of the network. On the host both carry the same memory, and two threads may use one each.
+// The communicators of one mesh axis: one for the host's messages, one for tensors of the network's device. On the host
+// both carry the same memory, and two threads may use one each.
 
 #include <cairn/comm/communicator.hpp>
 #include <cairn/core/tensor.hpp>
@@ -10,7 +10,7 @@
 
 namespace cairn {
 
-/// The same ranks, twice.
+/// Two communicators of the same ranks.
 template <Communicator C>
 struct channel {
     C host;    // messages of the host, by the thread that trains

@@ -1,6 +1,6 @@
 #pragma once
-// How the gradients of one bucket are summed over ranks: dense, or by a compressor and the collective that fits it. One
-// object a bucket and rank; what it keeps between steps (residuals) is part of a checkpoint.
+// Sums the gradients of one bucket over ranks: dense, or by a compressor and the collective that fits it (PyTorch's
+// communication hook). One object per bucket and rank; its state between steps (residuals) is part of a checkpoint.
 
 #include <cairn/comm/collectives/compressed.hpp>
 #include <cairn/compress/feedback.hpp>
@@ -12,17 +12,16 @@
 
 namespace cairn {
 
-/// D: where the gradients are; what carries them is a communicator of D's memory.
+/// D: device of the gradients; the communicator carries D's memory.
 template <Communicator C, Device D = cpu>
 struct comm_hook {
     virtual ~comm_hook() = default;
     virtual std::string name() const = 0;
     /// gradient ← the sum over ranks, the same bits on all. Collective; the values are finite on every rank.
     virtual exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) = 0;
-    /// gradient += what waits in residuals, which become zero: before a step in which the bucket is sent in another
-    /// way.
+    /// gradient += residual, residual ← 0: before a step in which the bucket is sent in another way.
     virtual void flush_residual(std::span<float>) {}
-    /// State; there from the start.
+    /// State, allocated from the start.
     virtual std::vector<compressor_tensor_on<D>> tensors() { return {}; }
 };
 
@@ -37,9 +36,8 @@ struct dense_hook final : comm_hook<C, D> {
     }
 };
 
-/// Messages that are added, or gathered where they cannot be. All memory is made here: reduce() may be called on a
-/// thread to which none of D's belongs. On a device other than the host messages that are gathered must be of fixed
-/// length.
+/// Messages that are added, or gathered if they cannot be added. The constructor allocates all memory: reduce() may be
+/// called on a thread that owns none of D's. On devices other than the host, gathered messages must be of fixed length.
 template <Communicator C, Compressor K>
 struct message_hook final : comm_hook<C, typename K::device> {
     using D = typename K::device;
@@ -106,7 +104,7 @@ struct reducing_hook final : comm_hook<C, typename K::device> {
     K method;
 };
 
-/// Dense for the first steps: compressors whose state must settle, or that would send early gradients late.
+/// Dense for the first steps: for compressors whose state must settle, or that would send early gradients late.
 template <Communicator C, Device D = cpu>
 struct dense_warmup final : comm_hook<C, D> {
     dense_warmup(std::unique_ptr<comm_hook<C, D>> then, std::int64_t steps)

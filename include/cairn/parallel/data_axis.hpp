@@ -1,11 +1,11 @@
 #pragma once
 // Data parallelism, as PyTorch's DistributedDataParallel and ZeRO: every rank of the axis has the whole model and part
 // of each batch. This is one rank's end of it; each piece has its header:
-//   over        channel.hpp         how the ranks reach each other
-//   gradients   gradient_sync.hpp   gradients become sums
+//   over        channel.hpp         communicators between the ranks
+//   gradients   gradient_sync.hpp   sums of gradients
 //   agree       agreement.hpp       totals of the batch; whether all take the step
 //   group       replicas.hpp        batch normalisation over the batch of all ranks
-//   owners      sharded.hpp         which rank's optimizer updates which parameters; share_values() afterwards
+//   owners      sharded.hpp         the parameters that each rank's optimizer updates; share_values() afterwards
 
 #include <cairn/parallel/agreement.hpp>
 #include <cairn/parallel/channel.hpp>
@@ -30,7 +30,7 @@ struct data_axis {
         int zero_stage = 0;              // ZeRO: 1 shards the optimizer's state (sharded.hpp), 2 the gradients too
         std::vector<range> owners = {};  // the part of the arena that each rank updates; stage 0: empty
         std::optional<C> device = {};    // carries tensors of D where `world` cannot
-        C* everyone = nullptr;           // who takes a step together; null: the ranks of this axis
+        C* everyone = nullptr;           // all ranks that take a step together; null: the ranks of this axis
     };
 
     /// Collective. The agreement's policy tells the gradients whether steps may be skipped.

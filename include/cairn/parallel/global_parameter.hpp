@@ -1,11 +1,10 @@
 #pragma once
-// A parameter (or a tensor of an optimizer that is shaped like it) in one piece: what ranks hold as slices
-// (parameter_layout) becomes the whole tensor on one rank, and the other way round. So a saved state does not depend on
-// the mesh: any reads any other's.
-//   gather_global    each rank says which slice it has; rank `root` asks for those that it does not have yet
-//   scatter_global   each rank says which slice it wants and gets it
-// Slices have any shape and any overlap; ranks that hold nothing of it take part with an empty tensor.
-// Bytes: of each different slice once; 8 bytes × 21 from each rank besides.
+// Whole parameters (or tensors of an optimizer of that shape) from the slices of all ranks (parameter_layout), on one
+// rank, and back. So a saved state does not depend on the mesh: any mesh reads it.
+//   gather_global    each rank announces its slice; rank `root` requests those that it lacks
+//   scatter_global   each rank announces the slice that it needs, and gets it
+// Slices have any shape and any overlap; ranks without a slice take part with an empty tensor.
+// Bytes: each different slice once, and 8 bytes × 21 from each rank.
 
 #include <cairn/comm/communicator.hpp>
 #include <cairn/core/parameter.hpp>
@@ -22,7 +21,7 @@ inline constexpr int global_parameter_tag = user_tags + 12;
 
 namespace detail {
 
-/// Where a rank's slice lies, as it is sent.
+/// Position of a rank's slice, as it is sent.
 struct sent_layout {
     std::array<std::int64_t, shape::max_rank> here{}, global{}, begin{};
     std::int64_t rank = -1, parts = 1, holds = 0;

@@ -21,7 +21,7 @@
 
 namespace cairn {
 
-/// Where the time of reductions went, in seconds.
+/// Times of the reductions, in seconds.
 struct reduction_time {
     double busy = 0;     // the progress thread reduced
     double exposed = 0;  // the training thread waited for it

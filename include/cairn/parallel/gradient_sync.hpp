@@ -1,17 +1,16 @@
 #pragma once
-// Gradients of ranks that hold the same parameters become their sum, so that all take the same step. The loss of a rank
-// is weighted by its share of the batch (dy · samples here / samples of all): sums, not means, and uneven batches come
-// out right.
-// This is what PyTorch's DistributedDataParallel does; the loss's gradient is weighted by train/micro_batch_loss.hpp.
+// Sums the gradients of ranks with the same parameters, as PyTorch's DistributedDataParallel, so that all take the same
+// step. A rank's loss is weighted by its share of the batch (dy · samples here / samples of all, by
+// train/micro_batch_loss.hpp): sums in place of means are right for uneven batches too.
 //   gradients.begin(steps done);                            before backward
-//   backward, told pass_context::listener = gradients.listener() with the last micro-batch: full buckets are reduced
+//   backward of the last micro-batch, with pass_context::listener = gradients.listener(), reduces full buckets
 //   totals = synchronise(gradients, agreement, mine, number of this step); gradients are sums, or all ranks throw
-// How a bucket is summed:
+// Reduction of a bucket:
 //   gradients on    by
 //   the host        a comm_hook (comm_hook.hpp: dense, or a compressor), the compression autotuner, or reduce-scatter
 //   a device        hook_on_device, else the device communicator's all-reduce or reduce-scatter
-//   a device        on the host, copied there and back bucket by bucket, beside backward: compressors without
-//                   hook_on_device, and a reduce-scatter that the device communicator does not have
+//   a device        on the host, copied there and back bucket by bucket, during backward: compressors without
+//                   hook_on_device, and a reduce-scatter that the device communicator lacks
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
@@ -55,8 +54,8 @@ public:
     struct config {
         index_t bucket_bytes = index_t{25} << 20;
         bool overlap = true;  // reduce on a thread of its own while backward runs
-        // Whether ranks may agree to skip a step: what a compressor has sent it does not send again, so that then they
-        // agree before they send.
+        // Whether ranks may agree to skip a step. Encoding changes residuals, so with compressors they then agree
+        // before they send.
         bool may_skip = false;
         std::vector<range> owners = {};  // of each rank: gradients are reduce-scattered to these; empty: all-reduced
         std::uint64_t seed = 1;          // of compressors that draw random numbers
@@ -64,7 +63,7 @@ public:
         std::function<std::unique_ptr<comm_hook<C>>(const bucket_layout&, index_t n)> method = {};
         /// Of gradients on a device; takes the place of `method` there, if it is set.
         std::function<std::unique_ptr<comm_hook<C, D>>(const bucket_layout&, index_t n)> hook_on_device = {};
-        /// Among which the compression autotuner chooses, bucket by bucket, instead.
+        /// Candidates of the compression autotuner, which then chooses bucket by bucket.
         std::vector<autotune_candidate<C>> candidates = {};
     };
 
@@ -104,7 +103,7 @@ public:
         broken_.clear();
     }
 
-    /// Told by backward of a step's last micro-batch which gradients are final.
+    /// Listener of the last micro-batch's backward, which announces final gradients.
     gradient_listener* listener() { return &reducer_; }
 
     /// Whether ranks agree to take a step before compressors send.
@@ -128,7 +127,7 @@ public:
         const double compute_end = step_watch_.seconds();
         reducer_.finish();
         if (broken_.empty()) broken_ = reason;
-        // On the host each rank's gradients were looked at. A compressor's sum may overflow all the same: in 16 bits.
+        // On the host each rank's gradients were checked. A compressor's sum in 16 bits may still overflow.
         if (broken_.empty() && (compresses() || (!on_host && !goes_through_host())))
             find_in_all(found_in_sum + std::string("gradient of "));
         if (autotuned_) autotuned_->end_step(over_.host, step_watch_.seconds(), compute_end);
@@ -137,7 +136,7 @@ public:
 
     gradient_reducer<T, D>& reducer() { return reducer_; }
 
-    /// What the methods keep between steps, "bucket3/residual".
+    /// State of the methods between steps, "bucket3/residual".
     std::vector<compressor_tensor> tensors() {
         if (autotuned_) return autotuned_->tensors();
         return tensors_of<compressor_tensor>(methods_);
@@ -165,7 +164,7 @@ private:
     bool scatters() const { return !config_.owners.empty(); }
     bool compresses() const { return config_.method || has_device_hook() || !config_.candidates.empty(); }
     bool has_device_hook() const { return !on_host && config_.hook_on_device; }
-    // What adds on the host gets a device's gradients there.
+    // Whether a device's gradients are summed on the host.
     bool goes_through_host() const { return !on_host && compresses() && !has_device_hook(); }
 
     void reduce(int which, std::span<T> g) {
@@ -182,8 +181,7 @@ private:
         }
     }
 
-    // A rank whose gradients are not finite sends zeros to compressors: it must not leave the others alone in a
-    // collective.
+    // A rank with non-finite gradients gives zeros to compressors: it must not leave the others alone in a collective.
     void reduce_on_host(int which, std::span<T> g) {
         if (!is_finite(which, g) && (config_.method || autotuned_)) std::fill(g.begin(), g.end(), T{});
         if (scatters())
@@ -238,7 +236,7 @@ private:
         return parts;
     }
 
-    // Whether all of a bucket, on the host, is finite; else notes which parameter is not.
+    // Whether all of a bucket, on the host, is finite; else records the parameter that is not.
     bool is_finite(int which, std::span<T> g) {
         if (!first_non_finite(tensor<T>::view(g.data(), {static_cast<index_t>(g.size())}))) return true;
         for (const bucket_slice& s : layouts_[static_cast<std::size_t>(which)])

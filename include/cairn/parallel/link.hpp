@@ -1,5 +1,5 @@
 #pragma once
-// What messages between ranks cost: the model α + β · bytes and its two numbers, measured.
+// Cost of messages between ranks: the model α + β · bytes and its two parameters, measured.
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-/// How the messages of a method travel: what their bytes cost.
+/// The pattern of a method's messages, which determines the cost of their bytes.
 enum class exchange { all_reduce, all_gather, two_phase };
 
 /// Start-up time of a message and seconds a byte, as all-reduces see them.

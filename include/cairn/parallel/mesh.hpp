@@ -1,12 +1,12 @@
 #pragma once
 // Ranks on a grid with named axes: data × pipeline × tensor × … Ranks that differ in one axis alone are a line; each
-// rank has a channel to its line of every axis. Nothing else decides who works with whom.
+// rank has a channel to its line of every axis. All communication of training goes along these lines.
 //   mesh<C> all(world, {{"pipeline", 2}, {"data", 2}, {"tensor", 2}});
 //   all["data"]                  channel between the ranks that hold the same part of the model
 //   rank of the world = ((pipeline) · 2 + data) · 2 + tensor: the last axis varies fastest
 // Neighbouring ranks share a host, so the axis that sends most comes last. mesh_order is Megatron's (Narayanan et al.,
 // SC'21): tensor parallelism sends in every layer, forward and backward; halos of spatial parallelism in every
-// convolution; gradients of the data axis once a step, beside backward; a pipeline sends one activation of one layer
+// convolution; the data axis sends gradients once a step, during backward; a pipeline sends one activation of one layer
 // for each micro-batch, the least of all, and comes first.
 
 #include <cairn/comm/collectives/text.hpp>
@@ -111,7 +111,7 @@ public:
     }
     const std::vector<mesh_axis>& axes() const { return axes_; }
 
-    /// Where a rank lies on an axis; 0 on one that the mesh does not have.
+    /// Coordinate of a rank on an axis; 0 on one that the mesh does not have.
     int coordinate(const std::string& name, int rank) const {
         int stride = 1;
         for (std::size_t a = axes_.size(); a-- > 0; stride *= axes_[a].size)
@@ -120,7 +120,7 @@ public:
     }
     int coordinate(const std::string& name) const { return coordinate(name, rank_); }
 
-    /// Axes in their order, and a line for each rank: where it lies, its host and its cores.
+    /// Axes in their order, and a line for each rank: its coordinates, host and cores.
     std::string describe() const {
         std::string text =
             concat("mesh of ", ranks_, " ranks: ", detail::text_of(axes_), ", the last varies fastest\n");

@@ -1,8 +1,6 @@
 #pragma once
-// A thread that does jobs one after another, in the order in which they were given: what communicates while the caller
-// computes.
-// Collectives are the same blocking functions there as everywhere; no algorithm needs to be cut into steps for the sake
-// of overlap.
+// A thread that runs jobs in the order of their submission: communication while the caller computes. Collectives on it
+// are the usual blocking functions; no algorithm needs to be cut into steps for overlap.
 
 #include <cairn/core/memory.hpp>
 #include <cairn/core/parallel.hpp>
@@ -25,7 +23,7 @@ public:
               work();
           })) {}
 
-    /// Drops the jobs that have not begun, waits for the one that runs.
+    /// Drops the jobs that have not begun, waits for the running one.
     ~progress_thread() {
         {
             const std::scoped_lock lock(mutex_);
@@ -38,7 +36,7 @@ public:
     progress_thread(const progress_thread&) = delete;
     progress_thread& operator=(const progress_thread&) = delete;
 
-    /// Behind a failure that wait() has not thrown yet, a job is dropped: other ranks are still at the one that failed.
+    /// A job is dropped after a failure that wait() has not thrown yet: other ranks are still at the failed one.
     void submit(std::function<void()> job) {
         {
             const std::scoped_lock lock(mutex_);
@@ -48,7 +46,7 @@ public:
         changed_.notify_all();
     }
 
-    /// Returns when all jobs are done. Throws what the first failed one threw; the jobs behind it were dropped.
+    /// Returns when all jobs are done. Rethrows the first failure; the jobs behind it were dropped.
     void wait() {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });

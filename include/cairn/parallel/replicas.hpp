@@ -1,5 +1,5 @@
 #pragma once
-// What ranks that hold the same parameters keep in common, beside gradients (gradient_sync.hpp).
+// State that ranks with the same parameters share, besides gradients (gradient_sync.hpp).
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>

@@ -1,8 +1,8 @@
 #pragma once
-// Sums of parts of very different size by one compressor. Its error goes by the largest value that it is given, or its
-// format ends at some value: a small part beside a large one would vanish, a large one overflow. So each part travels
-// times a power of two, which is exact, that brings the largest value its sum can have to 2^14 … 2^15: within fp16's
-// range, with most of it below. An error bounded by a share of the largest value is then bounded so in each part.
+// Sums of parts of very different magnitude by one compressor. Its error is relative to the largest value, or its
+// format has a limited range: next to a large part a small one would vanish, or a large one overflow. So each part is
+// scaled by a power of two, which is exact, such that the largest possible value of its sum is 2^14 … 2^15: within
+// fp16's range, most of which lies below. An error bound relative to the largest value then holds in each part.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/core/range.hpp>

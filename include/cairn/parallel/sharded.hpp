@@ -55,7 +55,7 @@ struct sharded {
     std::vector<double> over_all(std::vector<double> by_parameter) const { return over_ranks(std::move(by_parameter)); }
 };
 
-/// Collective, after a sharded optimizer's step: every rank gets the values that the others updated.
+/// Collective, after a sharded optimizer's step: every rank gets the values updated by the others.
 template <Communicator C, class T, Device D>
 void share_values(channel<C>& over, arena<T, D>& weights, const std::vector<range>& owners) {
     const trace_scope scope("share values", "", "communication");

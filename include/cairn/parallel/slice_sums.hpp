@@ -29,7 +29,7 @@ public:
     template <class T, Device D>
     slice_sums(channel<C>& over, const arena<T, D>& weights, const std::string& axis) : over_(over) {
         for (const auto& [name, p] : weights.parameters()) {
-            // A parameter that is whole here is so on each rank of the axis.
+            // A parameter that is whole on this rank is whole on each rank of the axis.
             const bool replicated = p->layout.is_whole() || std::ranges::count(p->layout.replicated_over, axis) > 0;
             counts_.push_back(!replicated || over.rank() == 0);
         }

@@ -1,5 +1,5 @@
 #pragma once
-// Where each action of a program stands. Building it checks the program's bookkeeping: every forward once, every
+// The place of each action of a program. Building it checks the program's bookkeeping: every forward once, every
 // backward once, as B or as I and W, all on the ranks that hold their stages.
 
 #include <cairn/parallel/pipeline/program.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 // Schedules as files of comma-separated values, as PyTorch's pipelining reads and writes them (format "compute_only"):
 // a line a rank, cells <stage><kind><micro-batch>, an empty cell is an idle slot. A pair that PyTorch overlaps,
-// (0F3;7B0)OVERLAP_F_B, is read as its two actions. Shape and placement follow from what stands where.
+// (0F3;7B0)OVERLAP_F_B, is read as its two actions. Shape and placement follow from the cells' positions.
 
 #include <cairn/core/comma_separated.hpp>
 #include <cairn/parallel/pipeline/schedule.hpp>
@@ -47,7 +47,7 @@ inline action_list parse_cells(const std::vector<std::string>& cells) {
     return all;
 }
 
-/// Ranks, micro-batches and who holds which stage.
+/// Ranks, micro-batches and the placement of stages.
 inline void infer_placement(pipeline_program& program) {
     int last_stage = 0, last_micro_batch = 0;
     for (const action_list& list : program.actions)

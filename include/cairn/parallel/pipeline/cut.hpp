@@ -27,7 +27,7 @@ struct model_unit {
 
 namespace detail {
 
-/// The chain inside a layer that a cut may open, and what travels beside it.
+/// The chain inside a layer that a cut may open, and the tensor that then travels with the activation.
 template <class T, Device D>
 struct opened_layer {
     typename layer_children<T, D>::child inside{"", nullptr}, beside{"", nullptr};  // null: there is none

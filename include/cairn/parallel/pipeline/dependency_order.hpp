@@ -1,7 +1,7 @@
 #pragma once
-// Walks a program's actions in an order in which they can run: each after those before it in its rank's list, and after
-// what it needs. That such an order exists is what keeps ranks from deadlock where sends do not block and receives
-// block in list order, under rendezvous too: every send is waited for at the end of the step only.
+// Walks a program's actions in a possible order of execution: each after those before it in its rank's list and after
+// its dependencies. If such an order exists, ranks cannot deadlock: sends do not block, receives block in list order,
+// and sends are waited for at the end of the step only, under rendezvous too.
 
 #include <cairn/parallel/pipeline/action_index.hpp>
 
@@ -12,7 +12,7 @@ namespace cairn {
 
 namespace detail {
 
-/// Of a program that stands at `next`: who waits for what, the circle of it.
+/// Description of the circular wait of a program that is stuck at `next`.
 [[noreturn]] inline void fail_deadlocked(const pipeline_program& program, const action_index& index,
                                          const std::vector<int>& next) {
     const auto done = [&](const action_place& at) { return at.position < next[static_cast<std::size_t>(at.rank)]; };
@@ -38,7 +38,7 @@ namespace detail {
     }
     int rank = 0;
     while (finished(rank)) ++rank;
-    std::set<int> seen;  // who waits for whom leads into a circle
+    std::set<int> seen;  // following the waits leads into a circle
     while (seen.insert(rank).second) rank = missing(rank).rank;
     std::string circle;
     const int first = rank;

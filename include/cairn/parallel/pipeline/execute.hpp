@@ -19,7 +19,7 @@
 
 namespace cairn {
 
-/// What the first stage computes its forward from; others take the pass alone.
+/// Input of the first stage's forward; other stages take the pass alone.
 template <class T, Device D>
 struct stage_input {
     tensor<T, D> x;
@@ -29,11 +29,11 @@ struct stage_input {
 /// Gradients of all micro-batches of the list are added to those in the stages' arenas.
 ///   samples[m]        samples of micro-batch m, equal on all ranks of the pipeline
 ///   stages            of this rank, in the order of their numbers
-///   links             stage_links, or what stands in for them (rehearsal.hpp)
+///   links             stage_links, or a stand-in (rehearsal.hpp)
 ///   batch(m)          → stage_input of micro-batch m
 ///   objective(m, y)   → the gradient of its loss over the last stage's output y; in lists of forwards alone, nothing
-/// Throws, naming rank and action, on an action of a stage that is not here, on a backward without its forward, and
-/// where another rank is gone.
+/// Throws, naming rank and action, on an action of a stage of another rank, on a backward without its forward, and if
+/// another rank is gone.
 template <Layer L, class Links, class Batch, class Objective>
 void execute(const pipeline_program& program, std::vector<index_t> samples, std::vector<stage<L>>& stages, Links& links,
              Objective&& objective, Batch&& batch) {
@@ -74,7 +74,7 @@ void execute(const pipeline_program& program, std::vector<index_t> samples, std:
         auto dx = a.kind == action_kind::backward ? s.backward(m, is_last) : s.backward_input(m);
         if (a.stage > 0) links.send(a.stage - 1, true, m, std::move(dx));
     };
-    // What ran when, beside the plan (benchmarks/schedule --trace): of training alone.
+    // Traced for comparison with the plan (benchmarks/schedule --trace); training alone.
     const bool traced = program.ranks > 1 && std::ranges::any_of(actions, &action::adds_gradients);
     for (std::size_t i = 0; i < actions.size(); ++i) {
         links.progress();

@@ -1,5 +1,5 @@
 #pragma once
-// A pipeline's schedule as data: which rank holds which stage, and what each rank does in which order (action.hpp).
+// A pipeline's schedule as data: the placement of stages on ranks, and each rank's list of actions (action.hpp).
 //   sF needs (s−1)F;   sI and sB need sF and (s+1)I or (s+1)B;   sW needs sI.   Each rank runs its list in order.
 // Placements: linear, stage s on rank s;  looped, s on s mod p;  V, s on min(s, 2p−1−s).
 
@@ -24,13 +24,13 @@ struct stage_costs {
     stage_costs operator/(double parts) const { return {forward / parts, input / parts, weight / parts}; }
 };
 
-/// What a schedule is built for.
+/// Parameters of a schedule.
 struct schedule_shape {
     int ranks = 1, micro_batches = 1;  // p, m
     int virtual_stages = 0;            // v, stages of a rank; 0: what the schedule needs, 2 where it leaves a choice
 };
 
-/// What the schedule `auto` is searched with.
+/// Costs and limits for the search of the schedule `auto`.
 struct schedule_costs {
     std::vector<stage_costs> stages = {};  // of each stage; empty: equal stages, unit times
     double max_saved = 0;                  // micro-batches of a rank saved at once; 0: p, as 1F1B
@@ -52,7 +52,7 @@ struct pipeline_program {
     }
 };
 
-/// What is known of a schedule without simulating it: whole-stage times, a chunk takes T/v. NaN: no formula holds.
+/// Closed forms of a schedule's bubble and memory: whole-stage times, a chunk takes T/v. NaN: there is no formula.
 struct closed_form {
     static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
     double makespan_bubble = unknown, own_window_bubble = unknown;

@@ -1,7 +1,7 @@
 #pragma once
-// What the actions of a pipeline's stages take where nothing is waited for: every rank runs its list with inputs and
-// output gradients that are at hand. All ranks run at the same time, so that they share memory bandwidth as in a step.
-//   simulate(program, rehearsal.costs()).makespan        what a step would take if messages cost nothing
+// Times of a pipeline's actions without waiting: every rank runs its list with inputs and output gradients at hand. All
+// ranks run at the same time, so that they share memory bandwidth as in a step.
+//   simulate(program, rehearsal.costs()).makespan        the step's time if messages cost nothing
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/barrier.hpp>

@@ -26,7 +26,7 @@ constexpr int two_or_more = 0, any_virtual_stages = -1;  // of virtual stages
 /// A line of the table of schedules.
 struct schedule_entry {
     std::string_view name;
-    int virtual_stages;  // that it needs, or one of the two below
+    int virtual_stages;  // required number, or one of the two constants above
     std::function<pipeline_program(const schedule_shape&, const schedule_costs&)> make;
     std::function<closed_form(const schedule_shape&, const stage_costs&)> form;
 };

@@ -1,14 +1,13 @@
 #pragma once
-// What travels between the stages of a pipeline: after sF the activation, to the rank of stage s + 1; after sI or sB
-// the gradient of the stage's input, to the rank of stage s − 1. Between two stages of one rank nothing is sent.
+// Messages between the stages of a pipeline: after sF the activation, to the rank of stage s + 1; after sI or sB the
+// gradient of the stage's input, to the rank of stage s − 1. Between two stages of one rank nothing is sent.
 //   Sends do not block; each keeps its tensor until it is complete, the last ones until the end of the step.
 //   Receives are posted ahead in the order in which the rank's list needs them, and waited for where it does.
 // With that any valid list runs, and no list waits longer than its dependencies make it (course/pipelines.md): a
 // receive that blocks before a send does, or a send before a receive, deadlocks with most schedules.
-// A message has the tag of its boundary and direction; those of one tag are received in the order in which the other
-// rank's list sends them, which both know. Tensors of a GPU travel by a communicator for each tag: NCCL has no tags,
-// and what is given to one of its communicators waits for all that was given to it before, for another rank's part of
-// it too.
+// A message has the tag of its boundary and direction; messages of one tag are received in the order of the sender's
+// list, which both ranks know. Tensors of a GPU travel by one communicator per tag: NCCL has no tags, and a transfer
+// waits for all earlier ones of its communicator, including other ranks' parts of them.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/core/trace.hpp>
