@@ -214,12 +214,11 @@ void attentions(const std::string& type, double rate) {
                 });
             };
             both("");
-            if constexpr (sizeof(T) == 2)  // what it was chosen among; own where cuDNN does not take it
-                for (const char* by : {"own", "cudnn0"}) {
-                    autotune_cache::global().force("attention_gpu", by);
-                    both(concat(", ", by));
-                }
-            autotune_cache::global().force("attention_gpu", "");
+            if (sizeof(T) == 2 && length == 256) {  // where cuDNN does not take it; a second a kernel for longer ones
+                autotune_cache::global().force("attention_gpu", "own");
+                both(", own");
+                autotune_cache::global().force("attention_gpu", "");
+            }
         }
 }
 

@@ -49,6 +49,13 @@ concept Objective = Device<D> && requires(const O& o, tensor<float, D> y, const 
     { o.metrics(e) } -> std::same_as<metric_list>;
 };
 
+/// One with correct(). (A concept, and no constant of a class: of what a constant's requires-expression calls, nvcc 13.0
+/// compiles no kernels.)
+template <class O, class D>
+concept CountsCorrect = requires(const O& o, const tensor<float, D>& y, const samples<D>& s) {
+    { o.correct(y, s) } -> std::convertible_to<scalar_on<D>>;
+};
+
 /// Any objective on D, behind one type: what the trainer holds. Copies share it.
 template <Device D = cpu>
 class any_objective {
@@ -92,12 +99,9 @@ public:
             loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const override {
                 return o.loss(std::move(y), s);
             }
-            static constexpr bool counts = requires(const O& of, const tensor<float, D>& y, const samples<D>& s) {
-                of.correct(y, s);
-            };
-            bool counts_correct() const override { return counts; }
+            bool counts_correct() const override { return CountsCorrect<O, D>; }
             scalar_on<D> correct(const tensor<float, D>& y, const samples<D>& s) const override {
-                if constexpr (counts)
+                if constexpr (CountsCorrect<O, D>)
                     return y.size() > 0 ? o.correct(y, s) : scalar_on<D>(0);
                 else
                     return 0;
