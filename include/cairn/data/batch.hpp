@@ -40,7 +40,7 @@ struct batch : batch_tensors {
 /// Room for the samples of one batch, filled by several threads, a sample by one of them.
 class batch_buffers {
 public:
-    /// For `room` samples of a data set. as_pixels: in place of inputs, what they are made of.
+    /// For `room` samples of a data set. as_pixels: pixels and moves in place of inputs.
     batch_buffers(index_t room, const shape& sample, const target_info& info, bool as_pixels, memory_pool& pool) {
         shape inputs{room};
         for (const index_t extent : sample) inputs.push_back(extent);
@@ -57,7 +57,7 @@ public:
                                                memory_category::data, pool);
     }
 
-    bool taken = false;  // by who fills it; otherwise free as soon as no batch shares it
+    bool taken = false;  // by the thread that fills it; otherwise free as soon as no batch shares it
     bool free() const {
         if (taken || !alone(all_.x) || !alone(all_.pixels) || !alone(all_.moves) || !alone(all_.labels) ||
             !alone(all_.targets))

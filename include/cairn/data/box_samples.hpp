@@ -1,6 +1,6 @@
 #pragma once
-// The same box of every sample of a data set: what a rank of spatial parallelism reads. Augmentation sees the whole
-// sample, so boxes of different ranks fit together.
+// The same box of every sample of a data set, for a rank of spatial parallelism. Augmentation sees the whole sample, so
+// boxes of different ranks fit together.
 
 #include <cairn/core/box.hpp>
 #include <cairn/data/dataset.hpp>

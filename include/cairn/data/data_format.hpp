@@ -1,6 +1,6 @@
 #pragma once
-// A data format by its name in a workload file: a struct beside its reader, with the settings of the table [data.NAME]
-// as fields that hold their defaults.
+// A data format by its name in a workload file: a struct in its reader's header, with the settings of the table
+// [data.NAME] as fields that hold their defaults.
 //   struct mnist_format {
 //       static constexpr const char* name = "mnist";
 //       static constexpr data_source source{"mnist"};

@@ -1,6 +1,6 @@
 #pragma once
-// What a training loop may ask of a data set. A data set is immutable and safe to read from many threads; it writes
-// sample i, decoded, augmented and normalised, straight into a slot of the batch:
+// The seam of every data set. A data set is immutable and safe to read from many threads; it writes sample i, decoded,
+// augmented and normalised, straight into a slot of the batch:
 //   d.read(i, key, {x, label, values})
 // Augmentation is a pure function of (seed, epoch, sample): workers, ranks and a resumed run see the same pixels.
 
@@ -59,12 +59,12 @@ enum class part { train, test };
 /// A class number, or a vector of real values.
 enum class target_kind { classes, values };
 
-/// What has a class where a sample has several: tokens of a text, judged by bits and accuracy; voxels of a volume,
+/// Place of the labels of a sample with several: tokens of a text, judged by bits and accuracy; voxels of a volume,
 /// judged by the overlap of classes; nodes of a graph, judged by the accuracy over those whose label is not −1.
 enum class label_place { tokens, voxels, nodes };
 
-/// What is to be predicted: the names of the classes, or the names of the values with the mean and the scale that were
-/// taken out of them (physical value = mean + scale × target).
+/// The targets: the names of the classes, or the names of the values with their mean and scale
+/// (physical value = mean + scale × target).
 struct target_info {
     target_kind kind = target_kind::classes;
     std::vector<std::string> names;
@@ -77,16 +77,16 @@ struct target_info {
     index_t count() const { return static_cast<index_t>(names.size()); }
 };
 
-/// Where a sample goes. Of `label` and `values` the one that target_info::kind names is set.
+/// Destination of a sample. Of `label` and `values` the one that target_info::kind names is set.
 struct sample_slot {
     float* x = nullptr;             // sample_shape().size() elements, channels last
     std::int32_t* label = nullptr;  // target_info::labels_each
     float* values = nullptr;        // target_info::count()
 };
 
-/// A set of samples of equal shape. `read` returns false for a sample that is to be left out of its batch (a corrupt
-/// image that the policy says to skip); it throws cairn::error on what must stop the run. `sample_name` says where
-/// sample i came from.
+/// A set of samples of equal shape. `read` returns false for a sample that is left out of its batch (a corrupt image
+/// under the policy `skip`); it throws cairn::error on errors that must stop the run. `sample_name` gives the origin of
+/// sample i.
 template <class D>
 concept Dataset = requires(const D& d, index_t i, augment_key key, sample_slot slot) {
     { d.size() } -> std::same_as<index_t>;
@@ -102,7 +102,7 @@ concept Augmented = Dataset<D> && requires(const D& d) {
     { d.unaugmented() } -> std::same_as<D>;
 };
 
-/// Where a sample goes whose input is made elsewhere, of its pixels (core/crop_flip.hpp).
+/// Destination of a sample whose input is made of its pixels on the device (core/crop_flip.hpp).
 struct pixel_slot {
     std::uint8_t* pixels = nullptr;  // sample_shape().size(), (H, W, C)
     crop_flip* move = nullptr;       // 1
@@ -110,10 +110,9 @@ struct pixel_slot {
     float* values = nullptr;
 };
 
-/// A data set whose inputs may be made of 8-bit pixels. `pixel_table()` has what each value of each channel becomes,
-/// (C, 256); it is empty where this data set's inputs are not made so, and read_pixels() is not called then.
-/// `read_pixels` returns and throws what read() does, and table, pixels and move give the bits of read(): random
-/// choices come from the same numbers.
+/// A data set whose inputs may be made of 8-bit pixels. `pixel_table()`: the converted value of each pixel value of
+/// each channel, (C, 256); empty for a data set without such inputs, whose read_pixels() is not called. `read_pixels`
+/// returns and throws as read() does, and table, pixels and move give the bits of read(), from the same random numbers.
 template <class D>
 concept PixelBatches = Dataset<D> && requires(const D& d, index_t i, augment_key key, pixel_slot slot) {
     { d.pixel_table() } -> std::same_as<std::vector<float>>;

@@ -2,7 +2,7 @@
 // The nodes of a graph as a data set of one sample: the features of all of them, and the classes of some. A network
 // sees the whole graph in every step, as Kipf and Welling train theirs (ICLR 2017).
 //   x (nodes, features), each row divided by its sum where that is not 0
-//   labels (nodes), −1 where a node does not count
+//   labels (nodes), −1 for a node that does not count
 
 #include <cairn/core/csr.hpp>
 #include <cairn/data/bytes.hpp>

@@ -1,9 +1,9 @@
 #pragma once
 // Batches of a data set, made ahead of the training loop by worker threads.
 // Workers take pieces of batches in the order of data/batch_order.hpp, write the samples to their slots, and sleep when
-// `prefetch` batches are ready. What a batch holds depends on (seed, epoch, batch, rank, world) alone: the number of
-// workers, the prefetch depth and a resume at any cursor change no bit. Buffers come from the pool (category data) and
-// are used again as soon as nobody else holds them.
+// `prefetch` batches are ready. The contents of a batch depend on (seed, epoch, batch, rank, world) alone: the number
+// of workers, the prefetch depth and a resume at any cursor change no bit. Buffers come from the pool (category data)
+// and are reused once they have no other owner.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/core/parallel.hpp>
@@ -29,14 +29,14 @@ struct loader_config {
     index_t prefetch = 2;           // batches ready ahead
     bool shuffle = true;            // false: in the order of the data set
     bool drop_last = false;         // leave out the last batch of an epoch if it is short
-    index_t epochs = 0;             // behind so many next() gives nothing, and nothing is made ahead; 0: no end
+    index_t epochs = 0;             // after this many epochs next() gives nothing; 0: no end
     std::uint64_t seed = 0;         // of order and augmentation
     int rank = 0, world = 1;        // this process reads part `rank` of `world` of every global batch
     memory_pool* memory = nullptr;  // of the buffers; null: the host's. A GPU has one that it copies from faster
     bool pixels = false;  // of pixels where the data set has them (PixelBatches): inputs are made of them elsewhere
 };
 
-/// What the loader did since its construction or reset_stats().
+/// Counts since the loader's construction or reset_stats().
 struct loader_stats {
     index_t batches = 0, samples = 0, skipped = 0;
     double seconds = 0, stall_seconds = 0;  // wall time, and that of it in which next() waited or worked
@@ -91,7 +91,7 @@ public:
     /// Where next() goes on: save it with the model.
     cursor position() const { return position_; }
 
-    /// Goes on at `to`; what was made ahead is dropped. Throws when there is no such batch.
+    /// Continues at `to`; prefetched batches are dropped. Throws when there is no such batch.
     void seek(cursor to) {
         require(to.epoch >= 0 && to.batch >= 0 && to.batch <= order_.batches(), "loader: no batch ", to.batch,
                 " in epoch ", to.epoch, "; there are ", order_.batches(),
@@ -108,7 +108,7 @@ public:
     const loader_config& config() const { return config_; }
     const D& data() const { return data_; }
     const target_info& targets() const { return info_; }
-    /// What becomes of pixels, (C, 256), where batches have pixels; otherwise empty.
+    /// The converted value of each pixel value, (C, 256), if batches have pixels; otherwise empty.
     const std::vector<float>& pixel_table() const { return table_; }
     /// Shape of a full batch of this rank, the largest where ranks differ.
     shape batch_shape() const {

@@ -1,5 +1,5 @@
 #pragma once
-// What a pickle holds (data/pickle.hpp), as a tree of plain nodes: NumPy's arrays and numbers are made of them here.
+// Contents of a pickle (data/pickle.hpp) as a tree of plain nodes, and NumPy's arrays and numbers from them.
 //   array: _reconstruct(…) with the state (version, shape, dtype, Fortran order, bytes); by protocol 5
 //          _frombuffer(bytes, dtype, shape, order)     number: scalar(dtype, bytes)
 

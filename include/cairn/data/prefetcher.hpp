@@ -1,11 +1,11 @@
 #pragma once
 // Batches on their way from a loader to the device of the network.
 //   host    the loader's own buffers
-//   GPU     copied in a stream of their own out of memory that the GPU reads by itself, into one of two sets of
-//           buffers: while the step on one is computed, the next batch arrives in the other. Where the data set has
-//           pixels (PixelBatches), a byte a value is copied in place of four, and the same stream makes the inputs of
-//           them (device/grid/crop_flip.hpp): the bits are those of the host
-// Which batches come, and position(), are the loader's in both.
+//   GPU     copied in a separate stream out of pinned memory, into one of two sets of buffers: while a step computes on
+//           one, the next batch arrives in the other. For data sets with pixels (PixelBatches) one byte per value is
+//           copied in place of four, and the same stream makes the inputs of them (device/grid/crop_flip.hpp), with
+//           the bits of the host
+// The order of batches, and position(), are the loader's in both.
 
 #include <cairn/data/loader.hpp>
 
@@ -26,14 +26,14 @@ struct samples {
     tensor<float, D> targets;        // (N, K), of values
 };
 
-/// Handles to the batch's tensors, or copies on another device. What is empty stays empty.
+/// Handles to the batch's tensors, or copies on another device. Empty tensors stay empty.
 template <Device D>
 samples<D> samples_on(const batch& b) {
     const auto there = [](const auto& t) { return device_side<D>(t, memory_category::data); };
     return {there(b.x), there(b.labels), there(b.targets)};
 }
 
-/// A batch, and its samples where the network is.
+/// A batch on the host, and its samples on the network's device.
 template <Device D = cpu>
 struct device_batch {
     batch host;
@@ -43,13 +43,12 @@ struct device_batch {
     device_batch(batch b, samples<D> s) : host(std::move(b)), there(std::move(s)) {}
 };
 
-/// A device that copies batches beside what it computes.
-///   D::host_memory()          the pool whose blocks it copies from without the host
-///   D::copy_stream                a stream of copies: after(mark) copy(to, from, bytes) done() → what wait() and
-///                                 finish() wait for, on the
-///                             device and on the host; and of launches
-///   inputs_of_pixels(D, D::copy_stream, …)    launches there (device/grid/crop_flip.hpp, to be included by who makes a
-///                                             prefetcher<D>)
+/// A device that copies batches concurrently with its launches.
+///   D::host_memory()      the pool of pinned memory that it copies from
+///   D::copy_stream        a stream of copies and launches: after(event), copy(to, from, bytes), and done(), whose
+///                         result has wait() for the device and finish() for the host
+///   inputs_of_pixels(D, D::copy_stream, …)    launches there (device/grid/crop_flip.hpp, included where a
+///                                             prefetcher<D> is made)
 template <class D>
 concept CopiesBeside = Device<D> && requires(typename D::copy_stream& u, const typename D::event& m, void* to) {
     D::host_memory();
@@ -73,8 +72,7 @@ public:
         table_ = tensor<float, D>::copy_of(host, memory_category::data);
     }
 
-    /// Begins to copy b, as soon as what was launched before the last take() is done: it may read the batch before the
-    /// last one.
+    /// Begins to copy b, once the launches before the last take() are done: they may read the batch before the last.
     void begin(const batch& b) {
         set& s = sets_[next_];
         if (s.arrived) s.arrived->finish();  // so that its host's buffers may go
@@ -85,7 +83,7 @@ public:
         s.arrived.emplace(uploads_.done());
     }
 
-    /// The batch of the last begin(): what is launched from now on finds it there.
+    /// The batch of the last begin(), for all later launches.
     samples<D> take() {
         set& s = sets_[next_];
         next_ = 1 - next_;
@@ -129,7 +127,7 @@ private:
     tensor<T, D> part_of(tensor<T, D>& room, const shape& wanted) {
         if (room.size() < wanted.size()) {
             room = tensor<T, D>(wanted, memory_category::data);
-            uploads_.after(typename D::event());  // what was launched may use what this memory was before
+            uploads_.after(typename D::event());  // earlier launches may use the former contents of this memory
         }
         return room.slice(0, wanted);
     }
@@ -181,8 +179,8 @@ public:
         }
     }
 
-    /// Fetches what next() will give, and lets it travel; on the host nothing. Called when a step is launched, before
-    /// its results are asked for. What goes wrong is told by next().
+    /// Fetches the next batch and starts its copy; on the host nothing. Called when a step is launched, before its
+    /// results are read. next() reports errors.
     void prepare() {
         if constexpr (ahead) {
             if (fetched_) return;
@@ -211,8 +209,8 @@ public:
     index_t samples_per_epoch() const { return from_.samples_per_epoch(); }
     const loader_config& config() const { return from_.config(); }
     shape batch_shape() const { return from_.batch_shape(); }
-    /// The loader's. On a GPU waiting in prepare() counts as a stall, though the GPU computes meanwhile, and what is
-    /// ahead counts as given.
+    /// The loader's. On a GPU waiting in prepare() counts as a stall, though the GPU computes meanwhile, and the
+    /// prefetched batch counts as delivered.
     loader_stats stats() const { return from_.stats(); }
     void reset_stats() { from_.reset_stats(); }
 
@@ -228,7 +226,7 @@ private:
 
     loader<Data> from_;
     typename detail::arriving_on<D>::type arriving_;
-    std::optional<batch> ahead_;  // what next() will give, if fetched_: nothing at the end of an epoch
+    std::optional<batch> ahead_;  // the next batch, if fetched_: nothing at the end of an epoch
     std::exception_ptr failure_;  // instead
     cursor before_;               // where that is
     bool fetched_ = false;

@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-/// Bytes with the name that errors speak of.
+/// Bytes, and their name in errors.
 struct text {
     std::vector<std::uint8_t> bytes;
     std::string name;

@@ -3,8 +3,8 @@
 //   clipped{adam{}, by_norm{1.0}}     g ← g · min(1, max_norm / ‖g of the whole model‖)   (Pascanu et al., ICML 2013)
 //   clipped{sgd{}, by_value{0.5}}     g ← min(max(g, −limit), limit), each value by itself
 // Around an elementwise optimizer the clipping is part of its launch and moves no bytes; around a layer-wise one it is
-// a pass over the gradient in place. The norm is that of the gradients as backward left them; bound_optimizer has it
-// from its check for NaN.
+// a pass over the gradient in place. The norm is of the gradients after backward; bound_optimizer has it from its check
+// for NaN.
 
 #include <cairn/optim/optimizer.hpp>
 

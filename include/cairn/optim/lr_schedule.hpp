@@ -1,7 +1,6 @@
 #pragma once
 // Learning-rate schedules: pure functions step → rate. A schedule is a list of segments: plain data that can be
-// printed, compared and joined. Step 0 is the first update; after its last segment a schedule holds the rate that it
-// ended with.
+// printed, compared and joined. Step 0 is the first update; after its last segment a schedule keeps the final rate.
 //   linear      from + (to − from) p                        p: position between begin and end of the segment, 0 … 1
 //   cosine      to + (from − to) (1 + cos π p) / 2          (SGDR: Loshchilov & Hutter, ICLR 2017)
 //   polynomial  to + (from − to) (1 − p)^power
@@ -51,7 +50,7 @@ struct lr_schedule {
         return segments.back().to;
     }
 
-    /// The first step after which the rate does not change any more.
+    /// The first step after which the rate is constant.
     std::int64_t steps() const { return segments.empty() ? 0 : segments.back().until; }
     bool operator==(const lr_schedule&) const = default;
 
@@ -101,7 +100,7 @@ inline lr_schedule polynomial(std::int64_t steps, double peak, double power, dou
     return detail::one_segment(steps, peak, floor, curve::polynomial, power);
 }
 
-/// `lr` at first; from each step of `changes` on, the rate that stands beside it. Throws unless the steps increase.
+/// `lr` at first; from each step of `changes` on, the rate paired with it. Throws unless the steps increase.
 inline lr_schedule piecewise(double lr, const std::vector<std::pair<std::int64_t, double>>& changes) {
     lr_schedule s;
     std::int64_t begin = 0;

@@ -8,11 +8,11 @@
 //   rule<T>(at) → f      elementwise: f(theta, g, state…) changes one scalar. Adjacent parameters share a launch.
 //   update(theta, grad, state, at)   layer-wise: sees one parameter at a time and may take norms of it.
 // Memory traffic of step(): the gradient once for its norm, then theta, gradient and each state tensor once (update).
-// On a device, rules that say so (Capturable) are launched before the host knows the norm of the gradients: kernels
-// read it where it was computed and change nothing if it is not finite; the host waits for that one number when all of
-// the step is launched.
-// Such an update can also be launched as part of a step that is recorded (core/captured_graph.hpp): with the rates and
-// counts of each step in the device's memory (core/launch_parameters.hpp), its launches are the same every time.
+// On a device, Capturable rules are launched before the host knows the norm of the gradients: kernels read it in the
+// device's memory and change nothing if it is not finite. The host waits for that one number once the whole step is
+// launched.
+// Such an update can also be part of a captured step (core/captured_graph.hpp): with the rates and counts of each step
+// in the device's memory (core/launch_parameters.hpp), its launches are the same every time.
 //   each step:  opt.collect(lr, numbers);  numbers.send();
 //               opt.launch(numbers, losses), or the captured graph of it;  opt.finish(norm)
 // The gaps of an arena hold zeros, in the state too: a rule must map (0, 0, 0…) to zeros.
@@ -38,7 +38,7 @@ namespace cairn {
 
 namespace functors {
 
-/// norm stays where the loss is finite, and is not finite where it is not.
+/// Makes the norm non-finite if the loss is not finite.
 struct propagate_nonfinite {
     CAIRN_HD void operator()(double& norm, const double& loss) const { norm = loss - loss == 0 ? norm : loss - loss; }
 };
@@ -66,7 +66,7 @@ concept Optimizer = requires(const O& o) {
 }
 &&(ElementwiseOptimizer<O, T> || LayerwiseOptimizer<O, T, D>);
 
-/// An optimizer that looks after a part of the arena; others look after the rest.
+/// An optimizer of a part of the arena, on one of several ranks.
 ///   owned() → range     multiples of 16 elements; layer-wise optimizers are given whole parameters
 ///   over_all(sums) → sums     from Σ g² by parameter of this part (0 of parameters that are elsewhere) those of all
 ///                             parameters of the whole model, in path order: makes the norm of all gradients. A slice
@@ -119,7 +119,7 @@ struct named_tensor {
 };
 
 namespace detail {
-/// What bound_optimizer has for the norm of its gradients.
+/// The norm of the gradients in bound_optimizer.
 template <Device D, bool Ahead>
 struct norm_of_step {
     struct type {  // it is a number of the host
@@ -199,7 +199,7 @@ public:
     /// Whether collect(), launch() and finish() can take the place of step().
     static constexpr bool capturable() { return ahead; }
 
-    /// Places what the next update's kernels are to know. Throws on a learning rate that makes no sense.
+    /// Places the parameters of the next update's kernels. Throws on an invalid learning rate.
     void collect(double lr, launch_parameters& numbers) {
         if constexpr (ahead) {
             update_context at = step_with(lr);
@@ -210,9 +210,9 @@ public:
         }
     }
 
-    /// Launches the update whose numbers were sent, and its norm. It changes nothing where the norm of the gradients,
-    /// or one of `losses`, is not finite. Nothing waits, nothing is allocated but workspace, and the same is launched
-    /// each time.
+    /// Launches the update whose numbers were sent, and its norm. It changes nothing if the norm of the gradients, or
+    /// one of `losses`, is not finite. Nothing waits, only workspace is allocated, and the launches are the same each
+    /// time.
     void launch(launch_parameters& numbers, std::span<const device_scalar<D>> losses = {}) {
         if constexpr (ahead) {
             squares_->norm_into(grads_.data(), norm_.there());
@@ -227,7 +227,7 @@ public:
         }
     }
 
-    /// The norm of the gradients in that update, where the device has it.
+    /// The norm of the gradients in that update, in the device's memory.
     device_scalar<D> norm_of_update() const {
         if constexpr (ahead)
             return norm_.number();
@@ -235,7 +235,7 @@ public:
             not_capturable();
     }
 
-    /// What step() does when it knows the norm: throws where it is not finite, counts the update else.
+    /// The end of step(), with the norm: throws if it is not finite, otherwise counts the update.
     double finish(double norm) {
         if (!std::isfinite(norm)) throw_non_finite();
         ++steps_;
