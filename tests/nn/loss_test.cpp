@@ -256,6 +256,8 @@ TEST_CASE("losses of something that is not a number are not a number") {
 
 TEST_CASE("losses leave out rows with the ignored label") { loss_laws::ignored_rows<cpu>(); }
 
+TEST_CASE("losses notice that their weights have changed") { loss_laws::changed_weights<cpu>(); }
+
 TEST_CASE("losses name what does not fit") {
     const auto x = normal<float>({4, 3}, 1.0, 1);
     auto labels = labels_for(4, 3);

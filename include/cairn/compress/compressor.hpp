@@ -37,7 +37,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -205,23 +204,14 @@ inline std::string place_in_bucket(const bucket_layout* layout, index_t i) {
     return concat("element ", i, " of the bucket");
 }
 
-/// Position of the first NaN or Inf, or nothing. 1 read per element.
-inline std::optional<index_t> first_non_finite(std::span<const float> values) {
-    const index_t n = static_cast<index_t>(values.size());
-    if (count_nonfinite(cpu{}, n, values.data()) == 0) return std::nullopt;
-    index_t i = 0;
-    while (std::isfinite(values[static_cast<std::size_t>(i)])) ++i;
-    return i;
-}
-
 /// Throws error naming the first NaN or Inf; does nothing if there is none, or on a device where the caller has looked.
-/// `who` starts the message.
-template <Device D = cpu>
-void require_finite(std::string_view who, std::span<const float> values, const encode_step& at) {
-    if constexpr (std::same_as<D, cpu>)
-        if (const auto i = first_non_finite(values)) [[unlikely]]
-            fail(who, ": rank ", at.rank, ", step ", at.step, ": ", place_in_bucket(at.layout, *i), " is ",
-                 values[static_cast<std::size_t>(*i)]);
+/// `who` starts the message. With `more`, of values[i] + more[i].
+template <Device D = cpu, class... More>
+void require_finite(std::string_view who, std::span<const float> values, const encode_step& at, const More*... more) {
+    const auto n = static_cast<index_t>(values.size());
+    if (const auto bad = non_finite_at_hand(D{}, n, values.data(), more...)) [[unlikely]]
+        fail(who, ": rank ", at.rank, ", step ", at.step, ": ", place_in_bucket(at.layout, bad->at), " is ",
+             bad->value);
 }
 
 /// into = 0.

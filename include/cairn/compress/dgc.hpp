@@ -85,9 +85,8 @@ public:
         const auto n = static_cast<index_t>(gradient.size());
         prepare(n);
         const double allowed = config_.clip / std::sqrt(static_cast<double>(config_.ranks));
-        if (std::same_as<D, cpu> || allowed > 0) sum_of_squares_into(D{}, n, gradient.data(), squares_.data());
-        if constexpr (std::same_as<D, cpu>)
-            if (!std::isfinite(squares_[0])) require_finite("dgc", gradient, at);
+        if (allowed > 0) sum_of_squares_into(D{}, n, gradient.data(), squares_.data());
+        if (allowed <= 0 || non_finite_at_hand(D{}, 1, squares_.data())) require_finite<D>("dgc", gradient, at);
         float *const u = velocity_.data(), *const v = accumulated_.data();
         const auto m = static_cast<float>(config_.momentum);
         for_each(D{}, n, functors::accumulate_velocity{m, allowed, squares_.data()}, gradient.data(), u, v);

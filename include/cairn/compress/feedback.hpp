@@ -11,22 +11,7 @@
 
 #include <cairn/compress/compressor.hpp>
 
-#include <bit>
-
 namespace cairn {
-
-namespace detail {
-
-/// How many g[i] + e[i] are NaN or infinite.
-inline index_t count_non_finite_sums(index_t n, const float* g, const float* e) {
-    std::uint32_t found = 0;
-#pragma omp simd reduction(+ : found)
-    for (index_t i = 0; i < n; ++i)
-        found += (std::bit_cast<std::uint32_t>(g[i] + e[i]) & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
-    return static_cast<index_t>(found);
-}
-
-}  // namespace detail
 
 /// C with error feedback, itself a Compressor with C's messages. Each step's gradient goes through encode once.
 template <Compressor C>
@@ -56,9 +41,9 @@ public:
     void encode(std::span<const float> gradient, message<D>& out, const encode_step& at) {
         const auto n = static_cast<index_t>(gradient.size());
         prepare(n);
-        if constexpr (std::same_as<D, cpu>) require_finite_sum(gradient, at);
         const float* const g = gradient.data();
         float* const e = residual_.data();
+        require_finite<D>(name(), gradient, at, e);
         if constexpr (requires {
                           encode_with_residual(D{}, inner_.code(), n, g, e, out.prepare(0).data(), random_stream{});
                       }) {
@@ -85,22 +70,6 @@ public:
     }
 
 private:
-    void require_finite_sum(std::span<const float> gradient, const encode_step& at) const {
-        const float *const g = gradient.data(), *const e = residual_.data();
-        const index_t bad = parallel_sum<index_t>(
-            static_cast<index_t>(gradient.size()), compress_grain, [=](index_t begin, index_t end) {
-                return detail::count_non_finite_sums(end - begin, g + begin, e + begin);
-            });
-        if (bad) [[unlikely]]
-            throw_non_finite(gradient, at);
-    }
-    [[noreturn, gnu::cold]] void throw_non_finite(std::span<const float> gradient, const encode_step& at) const {
-        std::vector<float> sum(gradient.size());
-        for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = gradient[i] + residual_[static_cast<index_t>(i)];
-        require_finite(name(), sum, at);
-        fail(name(), ": the gradient changed while it was encoded");
-    }
-
     C inner_;
     tensor<float, D> residual_;  // (n)
 };

@@ -62,9 +62,8 @@ public:
             select_sampled(D{}, values, count(n), chosen_);
         else
             select_largest(D{}, values, count(n), chosen_);
-        if constexpr (std::same_as<D, cpu>)  // a NaN or Inf is always among the largest
-            if (!std::ranges::all_of(chosen_.values, [](float v) { return std::isfinite(v); }))
-                require_finite(name_, values, at);
+        if (non_finite_at_hand(D{}, chosen_.count(), chosen_.values.data()))  // always among the largest
+            require_finite<D>(name_, values, at);
         encode_sparse<Positions>(chosen_, config_.values, out);
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {

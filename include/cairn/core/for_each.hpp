@@ -10,6 +10,8 @@
 
 namespace cairn {
 
+class launch_parameters;
+
 /// Common functors. They have names because a GPU cannot take every lambda.
 namespace functors {
 
@@ -102,6 +104,13 @@ struct sum_pair {
     }
 };
 
+/// A value of an array, and where it is.
+template <class T>
+struct element_of {
+    index_t at = 0;
+    T value{};
+};
+
 /// Items a thread takes at a time: two or three arrays of it fit the first-level cache.
 inline constexpr index_t elementwise_grain = 4096;
 
@@ -114,6 +123,13 @@ void for_each(cpu, index_t n, F f, Elements*... arrays) {
 #pragma omp simd
         for (index_t i = begin; i < end; ++i) ready(arrays[i]...);
     });
+}
+
+/// The same, of an update on a device that may be told later whether the norm of the gradients is finite, by numbers
+/// that are placed in its memory. The host knows it before, and its update is not recorded.
+template <class F, class... Elements>
+void for_each_if_finite(cpu d, const double*, launch_parameters*, index_t n, F f, Elements*... arrays) {
+    for_each(d, n, f, arrays...);
 }
 
 /// Calls f on the elements of tensors of equal size. Throws if the sizes differ.

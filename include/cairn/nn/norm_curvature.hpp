@@ -3,9 +3,10 @@
 // over x and dy, made on request only.
 
 #include <cairn/core/parameter.hpp>
-#include <cairn/device/cpu/activation.hpp>
 #include <cairn/device/cpu/per_example_gradients.hpp>
 #include <cairn/nn/pass_context.hpp>
+
+#include <concepts>
 
 namespace cairn {
 
@@ -29,12 +30,8 @@ template <class T, class S, Device D>
 void announce_norm_output(curvature_listener& to, int scale, const norm_rows<T, S, D>& of) {
     tensor<T, D> dy(of.dy.shape(), memory_category::workspace);
     const index_t rows = of.dy.size() / of.channels;
-    if (of.bits)
-        sign_activation_backward(D{}, dy.size(), of.slope, of.dy.data(), of.bits, dy.data());
-    else
-        for (index_t r = 0; r < rows; ++r)
-            for (index_t c = 0; c < of.channels; ++c)
-                dy[r * of.channels + c] = of.dy[r * of.channels + c] * (of.by == normalised_by::row ? of.invstd[r] : 1);
+    const S slope = of.act == activation::leaky_relu ? of.slope : S{};
+    norm_output_gradient(D{}, rows, of.channels, of.by, of.dy.data(), of.bits, slope, of.invstd, dy.data());
     to.take(curvature_samples<T>{.kind = rows_kind::norm_output,
                                  .weight = scale,
                                  .examples = rows,
@@ -50,7 +47,7 @@ void announce_norm_output(curvature_listener& to, int scale, const norm_rows<T, 
 template <class T, class S, Device D>
 void announce_norm(curvature_listener* to, const layer_parameter<T, D>& scale, const layer_parameter<T, D>& shift,
                    const norm_rows<T, S, D>& of) {
-    if constexpr (std::floating_point<T> && std::same_as<D, cpu>)
+    if constexpr (std::floating_point<T>)
         if (to && to->wants(scale.id, rows_kind::norm_output)) detail::announce_norm_output(*to, scale.id, of);
     const index_t examples = of.x.rank() > 1 ? of.x.extent(0) : 1;
     if (examples == 0 || !to || !to->wants(scale.id, rows_kind::norm)) return;

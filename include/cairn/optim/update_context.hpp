@@ -8,7 +8,6 @@
 #include <cairn/core/tensor.hpp>
 
 #include <array>
-#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -54,18 +53,9 @@ inline sum_pair whole_sums(const update_context& at, sum_pair here) {
 /// finite.
 template <class F, class T, class D, class... Others>
 void change_each(const update_context& at, F f, tensor<T, D>& first, Others&... others) {
-    if constexpr (std::same_as<D, cpu>) {
-        for_each(f, first, others...);
-    } else {
-        require(((others.size() == first.size()) && ...), "change_each: tensors of different size, the first has ",
-                first.shape());
-        const auto with = [&](const auto& functor) {
-            for_each_if_finite(D{}, at.device_norm, first.size(), functor, first.data(), others.data()...);
-        };
-        if (!at.numbers) return with(f);
-        const F* const there = at.numbers->place(f);
-        if (at.numbers->launching()) with(functors::functor_in_memory<F>{there});
-    }
+    require(((others.size() == first.size()) && ...), "change_each: tensors of different size, the first has ",
+            first.shape());
+    for_each_if_finite(D{}, at.device_norm, at.numbers, first.size(), f, first.data(), others.data()...);
 }
 
 /// On a device, as a part of this update: f(first, second, a[i], b[i], …) may change the elements and adds to two sums,

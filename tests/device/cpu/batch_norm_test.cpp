@@ -1,4 +1,5 @@
 #include "catch.hpp"
+#include "device/cuda/norm_laws.hpp"
 
 #include <cairn/device/cpu/batch_norm.hpp>
 
@@ -196,6 +197,11 @@ TEST_CASE("batch norm: the same bits on any number of threads", "[batch_norm]") 
             CHECK(same_bits(k.dskip, first->dskip));
         });
     }
+}
+
+TEST_CASE("what x is multiplied with in the gradient of a norm's scale is a plain loop") {
+    norm_laws::output_gradients_of_norms<cpu, float>();
+    norm_laws::output_gradients_of_norms<cpu, double>();
 }
 
 }  // namespace cairn

@@ -1,4 +1,5 @@
 #include "catch.hpp"
+#include "device/cuda/sum_laws.hpp"
 
 #include <cairn/device/cpu/reduce.hpp>
 
@@ -97,6 +98,11 @@ TEST_CASE("reduce: argmax takes the first of equals and any NaN", "[reduce]") {
     std::vector<std::int32_t> out(3);
     argmax_rows(cpu{}, 3, 4, x.data(), out.data());
     CHECK(out == std::vector<std::int32_t>{1, 0, 1});
+}
+
+TEST_CASE("sums of passes that change elements, weighted ones too, are plain loops") {
+    sum_laws::sums_of_each<cpu>();
+    sum_laws::weighted_sums<cpu>();
 }
 
 }  // namespace cairn

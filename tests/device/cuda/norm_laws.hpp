@@ -6,6 +6,9 @@
 #include "device/cuda/law_numbers.hpp"
 #include "oracle/norm.hpp"
 
+#include <cairn/device/cpu/per_example_gradients.hpp>
+#include <cairn/device/grid/per_example_gradients.hpp>
+
 namespace cairn::norm_laws {
 
 using namespace kernel_laws;
@@ -375,6 +378,31 @@ void batch_norm_of_coefficients_anywhere() {
     }
 }
 
+/// What x̂ is multiplied with in the gradient of scale: of channels dy behind the activation, of rows dy / deviation.
+template <class D, class T>
+void output_gradients_of_norms() {
+    const tensor<T> dy = drawn<T>({37, 21}, 1), invstd = spread<T>({37});
+    const auto d_dy = on_device<D>(dy), d_invstd = on_device<D>(invstd);
+    tensor<std::uint8_t> bits({simd::mask_bytes<T>(dy.size())});
+    for (index_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint8_t>(37 * i);
+    const auto d_bits = on_device<D>(bits);
+    for (const bool of_rows : {true, false})
+        for (const bool active : {false, true}) {
+            if (of_rows && active) continue;  // no layer has both
+            CAPTURE(of_rows, active);
+            std::vector<double> expected;
+            for (index_t i = 0; i < dy.size(); ++i) {
+                const bool on = !active || (bits[i / 8] >> (i % 8) & 1) != 0;
+                expected.push_back(static_cast<double>(dy[i]) * (on ? 1 : 0.25) *
+                                   (of_rows ? static_cast<double>(invstd[i / 21]) : 1));
+            }
+            tensor<T, D> out(dy.shape());
+            norm_output_gradient(D{}, 37, 21, of_rows ? normalised_by::row : normalised_by::channel, d_dy.data(),
+                                 active ? d_bits.data() : nullptr, T(0.25), d_invstd.data(), out.data());
+            check_near(out, expected, sizeof(T) == 8 ? 1e-15 : 1e-6);
+        }
+}
+
 template <GridDevice D>
 const std::vector<law>& all() {
     static const std::vector<law> laws{
@@ -388,6 +416,8 @@ const std::vector<law>& all() {
         {"batch norm of a NaN that relu cuts off", batch_norm_of_a_cut_nan<D>},
         {"batch norm of coefficients anywhere, float", batch_norm_of_coefficients_anywhere<D, float>},
         {"batch norm of coefficients anywhere, double", batch_norm_of_coefficients_anywhere<D, double>},
+        {"output gradients of norms, float", output_gradients_of_norms<D, float>},
+        {"output gradients of norms, double", output_gradients_of_norms<D, double>},
         {"batch norm over its operands", batch_norm_over_its_operands<D, float>},
         {"layer norm in parts, float", layer_norm_in_parts<D, float>},
         {"layer norm in parts, double", layer_norm_in_parts<D, double>},

@@ -232,10 +232,6 @@ struct count_and_double {
         x = x * 2;
     }
 };
-struct weighted_product {
-    CAIRN_HD void operator()(double w, const double& x, double& y) const { y = w * x; }
-};
-
 /// Every element once, at the ends of packets and of all threads; an array twice; arrays of several types.
 template <class D>
 void passes() {
@@ -260,26 +256,6 @@ void passes() {
             const auto got = narrow.on_host();
             for (index_t i = 0; i < n; ++i)
                 REQUIRE(static_cast<float>(got[i]) == static_cast<float>(bfloat16(static_cast<float>(a[i] + b[i]))));
-        }
-}
-
-/// Weights of rows and of columns, either or none.
-template <class D>
-void weighted_passes() {
-    for (const auto& [rows, columns] : std::vector<std::pair<index_t, index_t>>{{0, 3}, {1, 1}, {5, 7}, {100, 33}})
-        for (const int which : {0, 1, 2, 3}) {
-            CAPTURE(rows, columns, which);
-            const tensor<double> x = drawn<double>({rows, columns}, 5), of_row = drawn<double>({rows}, 6),
-                                 of_column = drawn<double>({columns}, 7);
-            std::vector<double> expected;
-            for (index_t i = 0; i < x.size(); ++i)
-                expected.push_back((which & 1 ? of_row[i / columns] : 1) * (which & 2 ? of_column[i % columns] : 1) *
-                                   x[i]);
-            const auto d_x = on_device<D>(x), d_rows = on_device<D>(of_row), d_columns = on_device<D>(of_column);
-            tensor<double, D> y(x.shape());
-            for_each_weighted(D{}, rows, columns, which & 1 ? d_rows.data() : nullptr,
-                              which & 2 ? d_columns.data() : nullptr, weighted_product{}, d_x.data(), y.data());
-            check_near(y, expected, 1e-15);
         }
 }
 
@@ -313,7 +289,6 @@ const std::vector<law>& all() {
                                        {"embedding, float", embeddings<D, float>},
                                        {"embedding, double", embeddings<D, double>},
                                        {"passes", passes<D>},
-                                       {"weighted passes", weighted_passes<D>},
                                        {"copied columns", copied_columns<D>}};
     return laws;
 }

@@ -27,6 +27,14 @@ struct sum_and_halve {
     }
 };
 
+struct weighted_product {
+    CAIRN_HD void operator()(double& sum, double& sizes, double w, const double& x, double& y) const {
+        y = w * x;
+        sum += y;
+        sizes += y < 0 ? -y : y;
+    }
+};
+
 /// All sums of n numbers, where y has every third element of x.
 template <class D, class T>
 void check_sums(index_t n) {
@@ -131,6 +139,33 @@ void sums_of_each() {
     }
 }
 
+/// Weights of rows and of columns, either or none.
+template <class D>
+void weighted_sums() {
+    for (const auto& [rows, columns] : std::vector<std::pair<index_t, index_t>>{{0, 3}, {1, 1}, {5, 7}, {100, 33}})
+        for (const int which : {0, 1, 2, 3}) {
+            CAPTURE(rows, columns, which);
+            const tensor<double> x = drawn<double>({rows, columns}, 5), of_row = drawn<double>({rows}, 6),
+                                 of_column = drawn<double>({columns}, 7);
+            std::vector<double> expected;
+            long double first = 0, second = 0;
+            for (index_t i = 0; i < x.size(); ++i) {
+                const double w = (which & 1 ? of_row[i / columns] : 1) * (which & 2 ? of_column[i % columns] : 1);
+                expected.push_back(w * x[i]);
+                first += expected.back(), second += std::abs(expected.back());
+            }
+            const auto d_x = on_device<D>(x), d_rows = on_device<D>(of_row), d_columns = on_device<D>(of_column);
+            tensor<double, D> y(x.shape()), sums({2});
+            sum_each_weighted_into(D{}, rows, columns, which & 1 ? d_rows.data() : nullptr,
+                                   which & 2 ? d_columns.data() : nullptr, weighted_product{}, sums.data(), d_x.data(),
+                                   y.data());
+            check_near(y, expected, 1e-15);
+            const tensor<double> got = sums.on_host();
+            CHECK(got[0] == Approx(static_cast<double>(first)).epsilon(1e-12).margin(1e-12));
+            CHECK(got[1] == Approx(static_cast<double>(second)).epsilon(1e-12));
+        }
+}
+
 /// Largest and broken numbers at every place of a block.
 template <class D>
 void places() {
@@ -218,6 +253,7 @@ const std::vector<law>& all() {
     static const std::vector<law> laws{{"sums, float", sums<D, float>},
                                        {"sums, double", sums<D, double>},
                                        {"sums and changes in one pass", sums_of_each<D>},
+                                       {"weighted sums and changes in one pass", weighted_sums<D>},
                                        {"sums by parameter", sums_by_parameter<D>},
                                        {"largest and broken numbers anywhere", places<D>},
                                        {"sums down columns, float", sums_down_columns<D, float>},

@@ -7,6 +7,7 @@
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/activation_kind.hpp>
+#include <cairn/device/cpu/activation.hpp>
 #include <cairn/device/curvature_samples.hpp>
 
 #include <algorithm>
@@ -37,6 +38,20 @@ void per_example_gradients(cpu, index_t examples, index_t rows, index_t channels
                              }
                      }
                  });
+}
+
+/// out = what x̂ is multiplied with in the gradient of scale: of normalised channels dy (rows, channels) behind the
+/// activation, null bits without one; of normalised rows, which have none, dy / deviation.
+template <class T>
+void norm_output_gradient(cpu d, index_t rows, index_t channels, normalised_by by, const T* dy,
+                          const std::uint8_t* bits, T slope, const T* invstd, T* out) {
+    if (bits) return sign_activation_backward(d, rows * channels, slope, dy, bits, out);
+    parallel_for(rows, std::max<index_t>(1, 16384 / std::max<index_t>(channels, 1)), [=](index_t first, index_t last) {
+        for (index_t row = first; row < last; ++row) {
+            const T size = by == normalised_by::row ? invstd[row] : T{1};
+            for (index_t e = row * channels; e < (row + 1) * channels; ++e) out[e] = dy[e] * size;
+        }
+    });
 }
 
 }  // namespace cairn

@@ -4,6 +4,7 @@
 // so that they have the same bits on any number of threads. Tested against long double loops.
 
 #include <cairn/core/flop_counter.hpp>
+#include <cairn/core/for_each.hpp>
 #include <cairn/core/range.hpp>
 #include <cairn/device/cpu/folded_rows.hpp>
 
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 namespace cairn {
@@ -76,22 +78,19 @@ double sum_of_squares(cpu, index_t n, const T* x) {
 /// Elements of a piece in sums by parts.
 constexpr index_t piece_of_parts(cpu) { return detail::reduce_grain; }
 
-/// Σ x² of each part of an array, with the bits of sum_of_squares() of that part by itself.
+/// Σ x² of each part of an array, with the bits of sum_of_squares() of that part by itself. `pieces` and `first` are
+/// those of parts_in_pieces; n: elements of all parts.
 template <class T>
-std::vector<double> sums_of_squares(cpu, const parts_in_pieces& parts, const T* x) {
-    std::vector<double> of_piece(parts.pieces.size()), of_part;
-    double n = 0;
-    for (const range& piece : parts.pieces) n += static_cast<double>(piece.count);
-    flop_counter::count(2.0 * n, n * sizeof(T));
-    parallel_tasks(static_cast<index_t>(of_piece.size()), [&](index_t i) {
-        const range& piece = parts.pieces[static_cast<std::size_t>(i)];
-        of_piece[static_cast<std::size_t>(i)] = detail::sum_of_run(piece.begin, piece.end(), detail::squared, x);
+void sums_of_squares_into(cpu, index_t n, const tensor<range>& pieces, const tensor<index_t>& first, const T* x,
+                          tensor<double>& of_part) {
+    flop_counter::count(2.0 * static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    std::vector<double> of_piece(static_cast<std::size_t>(pieces.size()));
+    parallel_tasks(pieces.size(), [&](index_t i) {
+        of_piece[static_cast<std::size_t>(i)] =
+            detail::sum_of_run(pieces[i].begin, pieces[i].end(), detail::squared, x);
     });
-    for (index_t p = 0; p < parts.parts(); ++p) {
-        const auto piece = of_piece.begin() + parts.first[static_cast<std::size_t>(p)];
-        of_part.push_back(std::accumulate(piece, of_piece.begin() + parts.first[static_cast<std::size_t>(p) + 1], 0.0));
-    }
-    return of_part;
+    for (index_t p = 0; p < of_part.size(); ++p)
+        of_part[p] = std::accumulate(of_piece.begin() + first[p], of_piece.begin() + first[p + 1], 0.0);
 }
 
 /// The same to where `out` points: what devices do without waiting.
@@ -126,6 +125,53 @@ double dot(cpu, index_t n, const T* x, const T* y) {
 
 namespace detail {
 
+// Out of the lambda below: inside it, compilers miss that the loop can be vectorised.
+template <class F, class... Elements>
+sum_pair sum_run(index_t n, F f, Elements*... arrays) {
+    double first = 0, second = 0;
+#pragma omp simd reduction(+ : first, second)
+    for (index_t i = 0; i < n; ++i) f(first, second, arrays[i]...);
+    return {first, second};
+}
+
+}  // namespace detail
+
+/// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums. Each
+/// array moves once.
+template <class F, class... Elements>
+sum_pair sum_each(cpu, index_t n, F f, Elements*... arrays) {
+    constexpr index_t grain = 1 << 14;
+    return parallel_sum<sum_pair>(
+        n, grain, [&](index_t begin, index_t end) { return detail::sum_run(end - begin, f, (arrays + begin)...); });
+}
+
+/// The same, to out[0] and out[1].
+template <class F, class... Elements>
+void sum_each_into(cpu d, index_t n, F f, double* out, Elements*... arrays) {
+    const sum_pair sums = sum_each(d, n, f, arrays...);
+    out[0] = sums.first, out[1] = sums.second;
+}
+
+/// The same with f(first, second, w, a[i], b[i], …) for the elements of matrices (rows, columns), w = of_row[i /
+/// columns] of_column[i mod columns]; null: 1.
+template <class W, class F, class... Elements>
+void sum_each_weighted_into(cpu, index_t rows, index_t columns, const W* of_row, const W* of_column, F f, double* out,
+                            Elements*... arrays) {
+    const index_t grain = 1 + 4096 / std::max<index_t>(columns, 1);
+    const sum_pair sums = parallel_sum<sum_pair>(rows, grain, [&](index_t begin, index_t end) {
+        sum_pair part;
+        for (index_t row = begin; row < end; ++row)
+            for (index_t c = 0; c < columns; ++c) {
+                const W w = (of_row ? of_row[row] : W(1)) * (of_column ? of_column[c] : W(1));
+                f(part.first, part.second, w, arrays[row * columns + c]...);
+            }
+        return part;
+    });
+    out[0] = sums.first, out[1] = sums.second;
+}
+
+namespace detail {
+
 template <class T>
 using bits_of = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
 
@@ -142,12 +188,14 @@ bits_of<T> largest_magnitude(index_t n, const T* x) {
     return m;
 }
 
-template <class T>
-index_t count_nonfinite(index_t n, const T* x) {
+/// How many sums x[0][i] + x[1][i] + … are NaN or infinite.
+template <class T, class... Others>
+index_t count_nonfinite(index_t n, const T* x, const Others*... others) {
     const bits_of<T> exponent = std::bit_cast<bits_of<T>>(std::numeric_limits<T>::infinity());
     bits_of<T> found = 0;  // at most reduce_grain
 #pragma omp simd reduction(+ : found)
-    for (index_t i = 0; i < n; ++i) found += (std::bit_cast<bits_of<T>>(x[i]) & exponent) == exponent ? 1u : 0u;
+    for (index_t i = 0; i < n; ++i)
+        found += (std::bit_cast<bits_of<T>>((x[i] + ... + others[i])) & exponent) == exponent ? 1u : 0u;
     return static_cast<index_t>(found);
 }
 
@@ -177,6 +225,19 @@ index_t count_nonfinite(cpu, index_t n, const T* x) {
     return parallel_sum<index_t>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
         return detail::count_nonfinite(end - begin, x + begin);
     });
+}
+
+/// The first x[i], or sum x[i] + y[i] + …, that is NaN or infinite, as far as the host knows without waiting for the
+/// device: of a grid device it knows nothing.
+template <class T, class... Others>
+std::optional<element_of<T>> non_finite_at_hand(cpu, index_t n, const T* x, const Others*... others) {
+    const index_t bad = parallel_sum<index_t>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
+        return detail::count_nonfinite(end - begin, x + begin, (others + begin)...);
+    });
+    if (bad == 0) return std::nullopt;
+    index_t i = 0;
+    while (std::isfinite((x[i] + ... + others[i]))) ++i;
+    return element_of<T>{i, (x[i] + ... + others[i])};
 }
 
 namespace detail {

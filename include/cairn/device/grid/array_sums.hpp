@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -236,6 +237,12 @@ void pair_products(D d, index_t n, const T* a, const T* b, const T* c, const T* 
     D::copy_to_host(sums, result.data(), result.bytes());
 }
 
+/// Nothing: the host knows no number of the device without waiting for it (device/cpu/reduce.hpp).
+template <class T, GridDevice D, class... Others>
+std::optional<element_of<T>> non_finite_at_hand(D, index_t, const T*, const Others*...) {
+    return std::nullopt;
+}
+
 /// How many elements are NaN or infinite.
 template <class T, GridDevice D>
 index_t count_nonfinite(D d, index_t n, const T* x) {
@@ -264,6 +271,34 @@ struct summed_each {
 template <GridDevice D, class F, class... Elements>
 void sum_each_into(D d, index_t n, F f, double* out, Elements*... arrays) {
     grid::sum_indices<2>(d, n, grid::summed_each<F, Elements...>{f, {arrays...}}, out);
+}
+
+namespace grid {
+
+/// What f(first, second, w, a[i], b[i], …) adds to its first two arguments, w the weight of row i / columns times that
+/// of column i mod columns.
+template <class F, class W, class... E>
+struct summed_weighted {
+    index_t columns;
+    const W *of_row, *of_column;  // null: 1
+    F f;
+    std::tuple<E*...> arrays;
+    CAIRN_HD void operator()(index_t i, double (&sums)[2]) const {
+        const index_t row = quotient(i, columns);
+        const W w = (of_row ? of_row[row] : W(1)) * (of_column ? of_column[i - row * columns] : W(1));
+        std::apply([&](E*... x) { f(sums[0], sums[1], w, x[i]...); }, arrays);
+    }
+};
+
+}  // namespace grid
+
+/// The same with f(first, second, w, a[i], b[i], …) for the elements of matrices (rows, columns), w = of_row[i /
+/// columns] of_column[i mod columns]; null: 1.
+template <GridDevice D, class W, class F, class... Elements>
+void sum_each_weighted_into(D d, index_t rows, index_t columns, const W* of_row, const W* of_column, F f, double* out,
+                            Elements*... arrays) {
+    grid::sum_indices<2>(d, rows * columns,
+                         grid::summed_weighted<F, W, Elements...>{columns, of_row, of_column, f, {arrays...}}, out);
 }
 
 /// Calls f(first, second, a[i], b[i], …) for i in [0, n): f may change the elements and adds to the two sums.

@@ -6,6 +6,7 @@
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/core/for_each.hpp>
+#include <cairn/core/launch_parameters.hpp>
 #include <cairn/device/grid/grid.hpp>
 
 #include <cstdint>
@@ -75,25 +76,6 @@ struct each {
     }
 };
 
-/// f(w, a[i], b[i], …), w the weight of row i / columns times that of column i mod columns.
-template <class F, class W, class... E>
-struct each_weighted {
-    index_t n, columns;
-    const W *of_row, *of_column;  // null: 1
-    F f;
-    std::tuple<E*...> arrays;
-
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        const index_t stride = b.blocks() * b.threads();
-        for (index_t i = b.block() * b.threads() + b.thread(); i < n; i += stride) {
-            const index_t row = quotient(i, columns);
-            const W w = (of_row ? of_row[row] : W(1)) * (of_column ? of_column[i - row * columns] : W(1));
-            std::apply([&](E*... a) { f(w, a[i]...); }, arrays);
-        }
-    }
-};
-
 /// f(i), as many threads as blocks_for gives.
 template <class F>
 struct index_kernel {
@@ -135,21 +117,19 @@ void for_each_if_finite(D, const double* number, index_t n, F f, Elements*... ar
                    number});
 }
 
+/// The same as a part of a step: where `numbers` is not null, f goes to the device by way of them, and is launched where
+/// they say so.
+template <GridDevice D, class F, class... Elements>
+void for_each_if_finite(D d, const double* number, launch_parameters* numbers, index_t n, F f, Elements*... arrays) {
+    if (!numbers) return for_each_if_finite(d, number, n, f, arrays...);
+    const F* const there = numbers->place(f);
+    if (numbers->launching()) for_each_if_finite(d, number, n, functors::functor_in_memory<F>{there}, arrays...);
+}
+
 /// Calls f(a[i], b[i], …) for i in [0, n). Arrays may be equal, but must not overlap otherwise.
 template <GridDevice D, class F, class... Elements>
 void for_each(D d, index_t n, F f, Elements*... arrays) {
     for_each_if_finite(d, nullptr, n, f, arrays...);
-}
-
-/// Calls f(w, a[i], b[i], …) for the elements of matrices (rows, columns), w = of_row[i / columns] of_column[i mod
-/// columns]; null: 1.
-template <GridDevice D, class W, class F, class... Elements>
-void for_each_weighted(D, index_t rows, index_t columns, const W* of_row, const W* of_column, F f,
-                       Elements*... arrays) {
-    const index_t n = rows * columns;
-    if (n > 0)
-        D::launch({.blocks = grid::blocks_for<D>(n, 256, 2), .threads = 256},
-                  grid::each_weighted<F, W, Elements...>{n, columns, of_row, of_column, f, {arrays...}});
 }
 
 }  // namespace cairn

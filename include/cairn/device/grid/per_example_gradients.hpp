@@ -40,6 +40,24 @@ struct per_example_gradients_kernel {
     }
 };
 
+/// out[i] = dy[i] behind the activation, times 1 / deviation of its row.
+template <class T, class S>
+struct norm_output_kernel {
+    index_t channels;
+    normalised_by by;
+    const T* dy;
+    const std::uint8_t* bits;  // null: no activation
+    S slope;
+    const S* invstd;
+    T* out;
+
+    CAIRN_HD void operator()(index_t i) const {
+        const S arrived = static_cast<S>(dy[i]), size = by == normalised_by::row ? invstd[quotient(i, channels)] : S(1);
+        const bool on = !bits || (bits[i / 8] >> (i % 8) & 1) != 0;
+        out[i] = static_cast<T>((on ? arrived : leaked(slope, arrived)) * size);
+    }
+};
+
 }  // namespace grid
 
 /// scale, shift (examples, channels) from dy, x (examples · rows, channels) and the bits of forward, null without
@@ -55,6 +73,13 @@ void per_example_gradients(D d, index_t examples, index_t rows, index_t channels
         d, n,
         grid::per_example_gradients_kernel<T, S>{
             rows, channels, by, dy, x, bits, act == activation::leaky_relu ? slope : S{}, mean, invstd, scale, shift});
+}
+
+/// out = what x̂ is multiplied with in the gradient of scale; arguments as on the host.
+template <class T, class S, GridDevice D>
+void norm_output_gradient(D d, index_t rows, index_t channels, normalised_by by, const T* dy, const std::uint8_t* bits,
+                          S slope, const S* invstd, T* out) {
+    grid::for_indices(d, rows * channels, grid::norm_output_kernel<T, S>{channels, by, dy, bits, slope, invstd, out});
 }
 
 }  // namespace cairn

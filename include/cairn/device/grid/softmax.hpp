@@ -284,4 +284,32 @@ void softmax_cross_entropy(D d, index_t rows, index_t classes, const T* logits, 
     });
 }
 
+namespace grid {
+
+/// What an element adds to the sum of losses, NaN for a target outside [0, 1]; and its gradient.
+template <class T>
+struct logistic_loss {
+    const T *x, *t;
+    T scale;
+    T* gradient;
+    CAIRN_HD void operator()(index_t i, double (&sum)[1]) const {
+        const T logit = x[i], target = t[i], u = std::exp(logit < 0 ? logit : -logit), larger = T(1) / (1 + u);
+        gradient[i] = scale * ((logit < 0 ? u * larger : larger) - target);
+        const T loss = (logit > 0 ? logit : T(0)) - logit * target + std::log1p(u);
+        sum[0] += static_cast<double>(target >= 0 && target <= 1 ? loss : std::numeric_limits<T>::quiet_NaN());
+    }
+};
+
+}  // namespace grid
+
+/// Cross-entropy of sigmoid(x) with targets in [0, 1], and its gradient; arguments as on the host, *sum in device
+/// memory. NaN for a target outside.
+template <class T, GridDevice D>
+void logistic_cross_entropy(D d, index_t rows, index_t columns, const T* x, const T* t, T scale, T* gradient,
+                            double* sum) {
+    const index_t n = rows * columns;
+    flop_counter::count(8.0 * static_cast<double>(n), 3.0 * static_cast<double>(n) * sizeof(T));
+    grid::sum_indices<1>(d, n, grid::logistic_loss<T>{x, t, scale, gradient}, sum);
+}
+
 }  // namespace cairn

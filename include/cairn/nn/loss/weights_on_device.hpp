@@ -24,28 +24,13 @@ public:
     template <class T, Device D>
     tensor<T, D> of(const std::vector<double>& values) const {
         if (values.empty()) return {};
-        if constexpr (std::same_as<D, cpu>)
-            return on_host<T>(values);
-        else
-            return on_device<T, D>(values);
-    }
-
-private:
-    template <class T>
-    static tensor<T> on_host(const std::vector<double>& values) {
-        tensor<T> host({static_cast<index_t>(values.size())}, memory_category::workspace);
-        std::transform(values.begin(), values.end(), host.data(), [](double w) { return static_cast<T>(w); });
-        return host;
-    }
-
-    template <class T, Device D>
-    tensor<T, D> on_device(const std::vector<double>& values) const {
         const std::scoped_lock lock(mutex_);
         if (values != values_) kept_.clear();
         for (const entry& e : kept_)
             if (e.type == &type_of<T, D> && e.pool == &D::memory())
                 return static_cast<const tensor<T, D>*>(e.held.get())->share();
-        const tensor<T> host = on_host<T>(values);
+        tensor<T> host({static_cast<index_t>(values.size())}, memory_category::workspace);
+        std::transform(values.begin(), values.end(), host.data(), [](double w) { return static_cast<T>(w); });
         auto held = std::make_shared<tensor<T, D>>(host.shape(), memory_category::data,
                                                    D::memory());  // not in a recorded step's block
         D::copy_to_device(held->data(), host.data(), host.bytes());
@@ -55,6 +40,7 @@ private:
         return result;
     }
 
+private:
     template <class T, class D>
     static inline char type_of = 0;  // its address says which T and D
 
