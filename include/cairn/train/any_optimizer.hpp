@@ -1,5 +1,5 @@
 #pragma once
-// Any optimizer over the parameters of one arena, behind one type: what the training loop holds.
+// Any optimizer over the parameters of one arena behind one type, for the training loop.
 
 #include <cairn/optim/optimizer.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 // Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | quijote |
 // cosmology | text | segmentation | graph, or what another header enters (register_data_format). A format and its
-// settings, the table [data.FORMAT], stand beside its reader (data/data_format.hpp).
+// settings, the table [data.FORMAT], stand in its reader's header (data/data_format.hpp).
 // data.path is a folder or archive; without it $CAIRN_DATA/FORMAT is taken, then data/FORMAT, where
 // benchmarks/fetch_data puts it.
 
@@ -72,9 +72,9 @@ static const register_data_format<text_format, CAIRN_TARGETS> text_is_known;
 static const register_data_format<segmentation_format, CAIRN_TARGETS> segmentation_is_known;
 static const register_data_format<graph_format, CAIRN_TARGETS> graph_is_known;
 
-// data.validation: so many samples are tested on, without augmentation, in place of the test set, on which nothing
-// should be chosen: of the data's own validation set, else held out of the training set. data.train_samples: only so
-// many are trained on.
+// data.validation: number of samples, without augmentation, that are tested on in place of the test set, on which
+// nothing should be chosen: of the data's own validation set, else held out of the training set. data.train_samples:
+// number of training samples.
 inline data_parts with_validation(configuration& settings, data_parts all) {
     const index_t n = all.train.size(), most = all.validation ? all.validation.size() : n - 1,
                   tested = settings.get<index_t>("data.validation", 0, from_to(0, static_cast<double>(most))),

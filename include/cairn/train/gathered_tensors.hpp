@@ -1,7 +1,6 @@
 #pragma once
-// Tensors that ranks hold, brought together on the first of them by name: of a pipeline's stages by the names of the
-// whole model, so that a saved state does not depend on how the model is cut; of compressors by rank,
-// "rank2/bucket0/residual".
+// Gathers the ranks' tensors on the first rank, by name: those of a pipeline's stages by the names of the whole model,
+// so that a saved state does not depend on the cuts; those of compressors by rank, "rank2/bucket0/residual".
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/text.hpp>
@@ -88,7 +87,7 @@ private:
 /// The same of whole numbers, by names that ranks may share: of those the largest is saved. All ranks have all of them.
 class gathered_numbers {
 public:
-    /// `c` must outlive this, and what `mine` points to.
+    /// `c` and the targets of `mine` must outlive this.
     gathered_numbers(any_communicator& c, std::vector<std::pair<std::string, std::int64_t*>> mine)
         : c_(c), mine_(std::move(mine)) {
         collect();

@@ -2,12 +2,11 @@
 // CUDA graphs (train.cuda_graph): a step's launches are captured once and replayed as a whole (core/captured_graph.hpp,
 // course/decisions/0012-recorded-steps-have-memory-of-their-own.md). Elsewhere steps are launched one by one.
 //   one rank        gradients of all micro-batches and the update are one graph
-//   K-FAC           the gradients of steps in which it takes no statistics; the update is a graph of its own, behind
-//                   what K-FAC launches
-//   several ranks   gradients, cut where a bucket of them is full: it leaves while the next graph runs; the update is a
-//                   graph of its own
-// A step is recorded for each place in which batches arrive, size of the batch, and size of the batch of all ranks.
-// Step numbers, learning rates and what follows from them are sent ahead (core/launch_parameters.hpp).
+//   K-FAC           the gradients of steps without statistics; the update is a separate graph, behind K-FAC's launches
+//   several ranks   gradients, cut where a bucket is full: it leaves while the next graph runs; the update is a
+//                   separate graph
+// A step is captured for each buffer of arriving batches, size of the batch, and size of the batch of all ranks. Step
+// numbers, learning rates and values derived from them are sent ahead (core/launch_parameters.hpp).
 
 #include <cairn/core/captured_graph.hpp>
 #include <cairn/core/device_scalar.hpp>
@@ -33,7 +32,7 @@ namespace cairn {
 template <class D>
 concept RecordsSteps = GraphCapture<D> && CopiesIn<D> && CopiesOut<D>;
 
-/// What the launches of a step compute for the host.
+/// Results of a step's launches for the host.
 template <Device D>
 struct step_scalars {
     struct piece {
@@ -81,15 +80,15 @@ public:
     explicit graph_recorder(recording_config c, gradient_reducer<float, D>* reducer = nullptr)
         : config_(c), reducer_(reducer) {}
 
-    /// Where launches find the number of the step; null: it is part of them.
+    /// Device address of the step number; null: it is part of the launches.
     const std::uint32_t* step_at() {
         if (!config_.on) return nullptr;
         parameters_.launch();
         return parameters_.place(step_);
     }
 
-    /// Launches the gradients of a step: what f() launches and returns. Recorded, but for steps whose
-    /// layers announce their rows (`observed`).
+    /// Launches the gradients of a step: the launches of f(), and its result. Captured, except for steps whose layers
+    /// announce their rows (`observed`).
     template <class F>
     step_scalars<D> gradients(const micro_batches<D>& b, any_optimizer<float, D>& optimizer, double lr, bool observed,
                               F&& f) {
@@ -118,7 +117,7 @@ public:
         return scalars;
     }
 
-    /// Waits for the numbers of a step, and with them for its launches; calls `meanwhile`, if set, beside them.
+    /// Waits for the results of a step, and so for its launches; calls `meanwhile`, if set, before it waits.
     void wait(step_scalars<D>& scalars, const std::function<void()>& meanwhile) {
         const auto between = [&] {
             if (meanwhile) meanwhile();
@@ -148,7 +147,7 @@ public:
         for (const auto& [at, step] : by_place_) most = std::max(most, step.graphs());
         return most;
     }
-    /// Why some could not be; empty if none was tried in vain.
+    /// Why some steps could not be captured; empty if none failed.
     std::string refusal() const {
         for (const auto& [at, step] : by_place_)
             if (!step.refusal().empty()) return step.refusal();
@@ -182,7 +181,7 @@ private:
         gradient_reducer<float, D>* held_ = nullptr;
     };
 
-    // Sends what this step's launches are to know: its number, and what the update is told.
+    // Sends the parameters of this step's launches: its number, and those of the update.
     void send(std::uint32_t step, any_optimizer<float, D>& optimizer, double lr) {
         step_ = step;
         parameters_.collect();
@@ -191,7 +190,7 @@ private:
         if (optimizer.capturable()) optimizer.collect(lr, parameters_);
         parameters_.send();
     }
-    // What an update is launched with.
+    // Parameters of the update's launches.
     launch_parameters& of_update() {
         parameters_.launch(update_begins_);
         return parameters_;

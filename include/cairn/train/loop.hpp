@@ -66,7 +66,7 @@ private:
     static constexpr std::int64_t trace_begin = 4, trace_end = 9;  // steps of a run that are traced
     static constexpr int most_skipped_steps = 100;
 
-    // A run that was killed between its last step and its record has nothing to do but that: its time is in its log.
+    // A run that was killed between its last step and its record only writes the record: its time is in its log.
     double seconds() const {
         const bool trained = run_.algorithm->steps() > first_step_;
         return trained ? whole_.seconds() : log_.last("seconds").value_or(whole_.seconds());
@@ -106,7 +106,7 @@ private:
                      : "choose another with --out, or remove it: it ended before its first state was saved");
     }
 
-    // Samples that cannot be read cost no step before them; on several ranks the others are in the next step already.
+    // An unreadable sample loses no earlier step. On several ranks the others are in the next step already.
     std::optional<device_batch<D>> next_batch() {
         try {
             return run_.train_batches->next();
@@ -189,7 +189,7 @@ private:
                       epoch % run_.save_every == 0);
     }
 
-    // A test set that cannot be read costs no epoch; but a state that training has spoilt does not replace a good one.
+    // An unreadable test set loses no epoch; but the state of a diverged run does not replace a good one.
     void test_and_save(bool due, bool save_due = true) {
         const std::string unreadable = due ? test() : "";
         if (due && unreadable.empty() && outcome_.test.count && !std::isfinite(outcome_.test.loss()))

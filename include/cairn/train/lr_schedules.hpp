@@ -13,7 +13,7 @@
 
 namespace cairn {
 
-/// What a schedule is made for: `steps` updates in all, `epoch_steps` an epoch.
+/// The span of a schedule: `steps` updates in all, `epoch_steps` an epoch.
 struct lr_schedule_span {
     double peak;
     std::int64_t steps, epoch_steps;

@@ -1,6 +1,6 @@
 #pragma once
-// The loss of a step's micro-batches as parts of the loss of the whole batch: its gradient over each output, and what
-// the parts add up to. Counts the training samples that are classified right on the way.
+// The loss of a step's micro-batches as parts of the loss of the whole batch: its gradient over each output, and the
+// sums of the parts. Also counts the training samples that are classified right.
 
 #include <cairn/core/trace.hpp>
 #include <cairn/objectives/objective.hpp>
@@ -23,7 +23,7 @@ public:
     micro_batch_loss(any_objective<D> goal, shared_layers over) : goal_(std::move(goal)), over_(std::move(over)) {}
     const any_objective<D>& goal() const { return goal_; }
 
-    /// The gradient over output y of micro-batch m. Its numbers become those of the step.
+    /// The gradient over output y of micro-batch m. Its loss and count enter `numbers`.
     tensor<float, D> gradient(const micro_batches<D>& batch, int m, tensor<float, D> y,
                               step_scalars<D>& numbers) const {
         const trace_scope scope("loss", "", "loss");

@@ -71,7 +71,7 @@ public:
         return all;
     }
     const device_batch<D>& operator[](int m) const { return pieces_[static_cast<std::size_t>(m)]; }
-    /// All of them in one; there where none is.
+    /// All of them in one; also for a batch without micro-batches.
     const device_batch<D>& whole() const { return whole_; }
 
     /// Samples of this rank, samples of all ranks, and those of other ranks that come before this rank's.
@@ -81,7 +81,7 @@ public:
     /// The share of `samples` samples in the batch of all ranks.
     double share(index_t samples) const { return static_cast<double>(samples) / static_cast<double>(global_count_); }
 
-    /// Where this rank's samples lie among those of all ranks, if not where the loader expected them.
+    /// Sets the position of this rank's samples among those of all ranks, if it differs from the loader's.
     void place(index_t first_sample, index_t global_count) {
         for (auto& piece : pieces_) piece.host.first_sample += first_sample - first_sample_;
         whole_.host.first_sample = first_sample;

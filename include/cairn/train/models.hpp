@@ -23,14 +23,14 @@
 
 namespace cairn {
 
-/// What a network is made for: samples of this shape, and so many numbers for each of them.
+/// The ends of a network: the shape of a sample, and the number of outputs for each.
 struct model_ends {
     shape sample;
     index_t outputs;
     shared_layers over = {};                                   // the ranks that share its layers
     std::shared_ptr<const csr_matrix<float>> graph = nullptr;  // whose nodes a sample is, if it is one
 
-    /// Throws unless samples have so many axes.
+    /// Throws unless samples have this number of axes.
     void need_axes(const char* model, int axes, const char* names) const {
         require(sample.rank() == axes, "model ", model, " takes samples ", names, ", the data have ", sample);
     }

@@ -55,7 +55,7 @@ any_optimizer<float, D> over(configuration& settings, O o, arena<float, D>& weig
 
 }  // namespace detail
 
-/// How an optimizer on D is made.
+/// Maker of an optimizer on D.
 template <Device D>
 struct optimizer_maker {
     any_optimizer<float, D> (*make)(configuration&, arena<float, D>&, const detail::shard_plan*);

@@ -1,5 +1,5 @@
 #pragma once
-// How a run's ranks share the model and the batch:
+// The axes along which a run's ranks share the model and the batch:
 //   [parallel] data, pipeline, tensor, spatial, sequence_parallel, schedule, virtual_stages
 // They become the axes of the run's mesh (parallel/mesh.hpp).
 

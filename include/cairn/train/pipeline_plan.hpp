@@ -1,6 +1,5 @@
 #pragma once
-// How a run's model is cut into the stages of a pipeline, and by which schedule they run: made from modelled costs
-// before anything is trained (train --plan prints it).
+// The plan of a run's pipeline: its stages and schedule, from modelled costs, before training (train --plan prints it).
 //   time of a unit = max(flops / peak, bytes / bandwidth), of a machine with ten flops to the byte; only ratios matter
 //   time of a cut  = bytes that cross it, forward and back, / bandwidth: inside a residual block the skip crosses too
 
@@ -25,7 +24,7 @@
 
 namespace cairn {
 
-/// What a pipeline may not cut, for micro-batches of one size: a unit of the model (cut.hpp), or several together.
+/// An indivisible part of a pipeline, for micro-batches of one size: a unit of the model (cut.hpp), or several.
 struct planned_unit {
     std::string first, last;  // paths
     stage_costs costs{0, 0, 0};

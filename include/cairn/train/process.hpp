@@ -1,5 +1,5 @@
 #pragma once
-// What the operating system says of this process.
+// Properties of this process from the operating system.
 
 #include <cairn/core/parallel.hpp>
 
@@ -29,8 +29,9 @@ inline index_t address_space_bytes() {
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-/// Under `ulimit -v`: OpenBLAS asks for its buffers for ever when there is no space, and the pool reserves more than it
-/// needs. Tensors then come from malloc, up to what is left beside libraries and threads. Call before the first tensor.
+/// Under `ulimit -v`: OpenBLAS requests its buffers for ever when there is no space, and the pool reserves more than it
+/// needs. Tensors then come from malloc, within the space that libraries and threads leave. Call before the first
+/// tensor.
 inline void keep_to_address_space(int threads) {
     rlimit limit{};
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;

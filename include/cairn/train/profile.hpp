@@ -1,5 +1,5 @@
 #pragma once
-// Where the time of a training step goes, layer by layer: the events of the trace beside the two floors of each layer,
+// Time of a training step, layer by layer: the events of the trace, and the two floors of each layer,
 //   floor = max(flops / matrix peak, bytes / copy bandwidth)      share of roofline = floor / time
 
 #include <cairn/core/trace.hpp>

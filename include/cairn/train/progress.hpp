@@ -1,5 +1,5 @@
 #pragma once
-// One line that shows where training is: a bar, loss, metric, samples/s and time to go. On a terminal the line is
+// The progress line of training: a bar, loss, metric, samples/s and time to go. On a terminal the line is
 // redrawn ten times a second at most; in a log file a line is printed every `log_seconds`.
 
 #include <cairn/core/clock.hpp>

@@ -1,5 +1,5 @@
 #pragma once
-// What a run says of itself: record.json, the numbers of the report page, and the table at the end.
+// The record of a run: record.json, the numbers of the report page, and the table at the end.
 
 #include <cairn/core/environment.hpp>
 #include <cairn/core/memory.hpp>
@@ -59,7 +59,7 @@ inline nlohmann::json memory_by_category(const memory_pool& pool) {
 /// Whether a run's record is to have the machine's ceilings: unless CAIRN_CEILINGS=0.
 inline bool asked_for_ceilings() { return environment_number("CAIRN_CEILINGS", 1, 0, 1, "0 or 1") == 1; }
 
-/// `ceilings`: what the machine can do at most with products of T, which takes seconds to measure.
+/// `ceilings`: measure the machine's peaks with products of T, which takes seconds.
 template <class T>
 nlohmann::json machine_json(bool ceilings) {
     if (!ceilings) return {{"fingerprint", perf::fingerprint()}};
@@ -96,7 +96,7 @@ inline nlohmann::json record_of(const std::string& name, const nlohmann::json& r
             {"result", result},  {"machine", std::move(machine)}, {"samples_per_s", samples}};
 }
 
-/// What the report shows beside the curves: confusion counts, or predicted against true values, or null.
+/// The report's further plot: confusion counts, or predicted against true values, or null.
 inline nlohmann::json examples_json(const evaluation& s, const std::vector<std::string>& names) {
     if (const auto of = s.sums.find("confusion"); of != s.sums.end() && names.size() <= 30) {
         nlohmann::json rows = nlohmann::json::array();

@@ -1,12 +1,12 @@
 #pragma once
-// What workload files can name: a registry for each concept (data formats, networks, optimizers, compressors, schedules
-// of the learning rate). A header enters what it brings, so a program knows what it includes:
+// Registries of the names in workload files, one for each concept (data formats, networks, optimizers, compressors,
+// schedules of the learning rate). A header enters its own names, so a program knows those that it includes:
 //   struct lion_entry {
 //       static constexpr const char* name = "lion";
 //       static lion make(configuration& settings) { … }           what a concept asks for is at its register_…
 //   };
 //   static const register_optimizer<lion_entry, CAIRN_TARGETS> lion_is_known;
-// What depends on the device, or on what layers compute in, is compiled and entered for each target of the program's
+// Entries that depend on the device, or on the layers' type, are compiled and entered for each target of the program's
 // file: CAIRN_TARGETS, the host unless the file defines more before its first include. A program in several files
 // compiles each concept in one of them, the others define it as cairn::entered_elsewhere.
 

@@ -1,6 +1,6 @@
 #pragma once
-// What a run leaves at its end: trace.json, report.html and record.json, and a table on the terminal.
-// record.json is written last: where it says that the run is finished, the other files are complete.
+// The output of a run at its end: trace.json, report.html and record.json, and a table on the terminal. record.json is
+// written last: if it says that the run is finished, the other files are complete.
 
 #include <cairn/core/memory.hpp>
 #include <cairn/train/metrics_log.hpp>
@@ -107,7 +107,7 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     print_why_not_recorded(run);
     for (const std::string& line : diagnostics) std::fprintf(stderr, "%s\n", line.c_str());
 
-    // To measure the machine takes longer than an interrupted process may have.
+    // An interrupted process may not have the time to measure the machine.
     using number = std::conditional_t<std::same_as<D, cpu>, T, float>;  // the ceilings are the host's
     nlohmann::json record =
         record_of(run.name, result, o.metrics, rates, machine_json<number>(!o.interrupted && asked_for_ceilings()));

@@ -1,6 +1,6 @@
 #pragma once
-// Every rank reads the data by itself, by the same path: copies on the disks of nodes may differ. Compared once, before
-// anything depends on how many samples there are.
+// Every rank reads the data itself, by the same path: copies on the disks of nodes may differ. Compared once, before
+// anything depends on the number of samples.
 
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/state/checksum.hpp>

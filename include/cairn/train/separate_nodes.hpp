@@ -1,5 +1,5 @@
 #pragma once
-// Simplified graph convolution (Wu et al., ICML 2019): what does not depend on weights goes in front, once.
+// Simplified graph convolution (Wu et al., ICML 2019): the part without weights goes in front, once.
 //   x = Âᵏ X      Â = D^-1/2 (A + I) D^-1/2 of nn/graph_conv.hpp, k hops, X the features of all nodes
 // After that a node is a sample like any other: a network of linear layers needs no graph, and only the nodes of a part
 // (training, validation, test) are read. Tested against plain loops in tests/train/separate_nodes_test.cpp.

@@ -40,8 +40,8 @@ void try_micro_batch(run_parts<D, T>& run, index_t samples) {
 
 }  // namespace detail
 
-/// Collective: rank 0 measures, the others take what it chose; of a pipeline, the first rank of each of its places, one
-/// after another; where ranks share layers they run them together. One rank alone chooses as kernels come up.
+/// Collective: rank 0 measures, the others adopt its choice; in a pipeline, the first rank of each stage, one after
+/// another; ranks that share layers run them together. One rank alone chooses at first use of a kernel.
 template <Device D, class T>
 void choose_kernels_of_ranks(run_parts<D, T>& run) {
     if (run.world.size() == 1) return;
@@ -65,7 +65,7 @@ void choose_kernels_of_ranks(run_parts<D, T>& run) {
             share_autotune(run.world, r);
         }
     }
-    // What comes up later, such as products of a preconditioner, is chosen alike too.
+    // Later kernels, such as products of a preconditioner, are chosen alike too.
     autotune_cache::global().set_policy(autotune_policy::first);
 }
 
@@ -78,7 +78,7 @@ void try_short_batch(run_parts<D, T>& run) {
     if (rest / run.micro_batches <= 1) detail::try_micro_batch(run, 1);
 }
 
-/// Layers make themselves known to the preconditioner, whose state has their names.
+/// Announces the layers to the preconditioner, whose state has their names.
 template <Device D, class T>
 void discover_layers(run_parts<D, T>& run) {
     if (!run.curvature) return;

@@ -1,5 +1,5 @@
 #pragma once
-// The ranks that share the layers of a run's model, and which part of a micro-batch's samples and scores is whose.
+// The ranks that share the layers of a run's model, and each one's part of a micro-batch's samples and scores.
 //   tensor    the layers' tensors are cut: every rank has all samples, at the end the same outputs or its part of them
 //   spatial   samples are cut: behind the last layer with windows whole samples are dealt out (sample_switch.hpp)
 
@@ -44,7 +44,7 @@ struct shared_layers {
         return s;
     }
 
-    // Of n samples of a micro-batch, those whose outputs are here, and what the mean loss over them weighs.
+    // Of n samples of a micro-batch, those whose outputs are on this rank, and the weight of their mean loss.
     range outputs_of(index_t n) const { return share(n).samples; }
     double weight_of_outputs(index_t n) const { return share(n).weight; }
     /// Whether this rank adds its outputs to losses and scores: others may have the same.

@@ -1,6 +1,6 @@
 #pragma once
-// Tensors that ranks of a tensor axis hold as slices, whole on the first of them: so a saved state does not depend on
-// how layers are shared.
+// Whole tensors, on the first rank of a tensor axis, from the slices of its ranks: so a saved state does not depend on
+// the number of ranks that share layers.
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
@@ -42,7 +42,7 @@ public:
             if (c_.rank() == 0) std::copy_n(whole.data(), whole.size(), all_[i].t.data());
         }
     }
-    /// Collective: every rank gets its slices of what rank 0 has, and what is the same on each.
+    /// Collective: every rank gets its slices of rank 0's tensors, and the tensors that are the same on each.
     void distribute() {
         for (std::size_t i = 0; i < mine_.size(); ++i)
             if (layouts_[i])

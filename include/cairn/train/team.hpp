@@ -1,6 +1,5 @@
 #pragma once
-// What the ranks of a training run tell each other beside gradients: scores, kernel choices, traces. Collective, all of
-// it.
+// Messages between the ranks of a training run besides gradients: scores, kernel choices, traces. All collective.
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/clock_difference.hpp>
@@ -22,7 +21,7 @@ inline double broadcast_from_root(any_communicator& c, double value) {
     return value;
 }
 
-/// Every rank takes over the kernels that rank `root` chose.
+/// Every rank adopts the kernels that rank `root` chose.
 inline void share_autotune(any_communicator& c, int root = 0) {
     std::ostringstream mine;
     for (const auto& [key, entry] : autotune_cache::global().entries()) mine << key << '\t' << entry.choice << '\n';

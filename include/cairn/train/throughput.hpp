@@ -65,7 +65,7 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
     return all;
 }
 
-/// Prints how gradients travelled, and returns it.
+/// Prints the communication of gradients, and returns it.
 template <class Ranks>
 nlohmann::json communication_of(Ranks& ranks, double steps) {
     const reduction_time& t = ranks.gradients.reducer().time();
@@ -87,8 +87,8 @@ nlohmann::json predicted_peak(const run_parts<D, T>& run) {
 
 }  // namespace detail
 
-/// Collective. Times `steps` training steps, or about 12 s of them where that is -1; rank 0 prints what it measured and
-/// returns it. `table`: of the layers too.
+/// Collective. Times `steps` training steps, or about 12 s of them for -1; rank 0 prints the measurements and returns
+/// them. `table`: of the layers too.
 template <Device D, class T>
 nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool table) {
     constexpr bool on_host = std::same_as<D, cpu>;
