@@ -6,11 +6,11 @@
 // resnet: images of 224 x 224. cosmoflow: volumes of 128³ with 4 channels, the network of MLPerf HPC. gpt: 12 blocks of
 // 768 with 12 heads, on texts of 512 tokens of 256.
 // bf16: layers compute in bfloat16; weights, gradients, statistics, the loss and updates are float. fp16: in float16,
-// under a dynamic loss scale.
+// under a dynamic loss scale. With both K-FAC's products are TF32's, as train.matmul_precision has it.
 // recorded: the steps of a training run under train.cuda_graph = on, where forward, backward and update are one CUDA
 // graph (train/graph_recorder.hpp).
 // eigen or inverse: then the same with K-FAC of that form at its default intervals, over as many steps as lie between
-// two decompositions, after those in which they are more frequent.
+// two decompositions, after those in which they are more frequent; and where their time goes.
 // profile: then the time by kind of layer beside its floors (step_profile.hpp). The GPU waits at the beginning of each
 // such step until the host is ahead, so gaps between launches are not in these times: they are the step's time less
 // theirs. CUPTI would name kernels, but knows nothing of their floors, and is one library more to find.
@@ -47,6 +47,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -149,6 +150,26 @@ gpu_benchmark::step_profile profile(Step&& step, int steps, double bytes_per_s, 
     }
     trace::global().use_clock(nullptr);
     return gpu_benchmark::profile_of_steps(trace::global().events(), marks.seconds(), steps, bytes_per_s, flops_per_s);
+}
+
+/// Seconds of the GPU a step, over `steps` steps, in the trace's scopes of this kind, by their names.
+template <class Step>
+std::map<std::string, double> seconds_by_work(const char* kind, Step&& step, std::int64_t steps) {
+    stream_marks marks;
+    trace::global().clear();
+    trace::global().use_clock([&] { return marks.mark(); });
+    trace::global().enable(true);
+    for (std::int64_t i = 0; i < steps; ++i) step();
+    trace::global().enable(false);
+    trace::global().use_clock(nullptr);
+    const auto at = marks.seconds();
+    std::map<std::string, double> all;
+    for (const trace_event& e : trace::global().events())
+        if (std::string_view(e.kind) == kind)
+            all[e.path.substr(e.path.rfind('/') + 1)] +=
+                (at[static_cast<std::size_t>(e.end)].seconds - at[static_cast<std::size_t>(e.begin)].seconds) /
+                static_cast<double>(steps);
+    return all;
 }
 
 template <class T>
@@ -262,6 +283,10 @@ void run(const std::string& network, index_t batch, int steps, const char* produ
         std::printf(
             ",\"kfac\":\"%s\",\"kfac_seconds_a_step\":%.5f,\"kfac_overhead\":%.4f,\"kfac_pool_peak_megabytes\":%.0f",
             form.c_str(), with, with / without - 1, static_cast<double>(cuda::memory().total().peak) / 1e6);
+        const char* separator = ",\"kfac_seconds_by_work\":{";
+        for (const auto& [work, seconds] : seconds_by_work("kfac", step, c.inverse_update_interval))
+            std::printf("%s\"%s\":%.6f", std::exchange(separator, ","), work.c_str(), seconds);
+        std::printf("}");
     }
     std::printf("}\n");
 }
@@ -282,7 +307,7 @@ int main(int argc, char** argv) {
         require(products == "tf32" || products == "exact" || products == "bf16" || products == "fp16", "products ",
                 products, "; exact, tf32, bf16 or fp16");
         cuda::choose(0);
-        gpu_float_products() = products == "tf32" ? float_products::tf32 : float_products::exact;
+        gpu_float_products() = products == "exact" ? float_products::exact : float_products::tf32;
         const auto measure = products == "bf16" ? run<bfloat16> : products == "fp16" ? run<float16> : run<float>;
         measure(network, argc > 2 ? std::stoll(argv[2]) : 256, argc > 4 ? std::stoi(argv[4]) : 15, products.c_str(),
                 form);

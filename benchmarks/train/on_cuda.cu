@@ -49,10 +49,11 @@ nlohmann::json run_on_cuda(cairn::configuration settings, cairn::session_options
     if (world.rank() == 0)
         std::fprintf(stderr, "GPU: %s, %.0f GiB, compute capability %d.%d\n", p.name,
                      static_cast<double>(p.totalGlobalMem) / (1 << 30), p.major, p.minor);
-    cairn::gpu_float_products() = settings.choice("train.matmul_precision", {"exact", "tf32"}, "exact") == "tf32"
+    const std::string precision = settings.choice("train.precision", {"float32", "bf16", "fp16"}, "float32");
+    const char* const usual = precision == "float32" ? "exact" : "tf32";
+    cairn::gpu_float_products() = settings.choice("train.matmul_precision", {"exact", "tf32"}, usual) == "tf32"
                                       ? cairn::float_products::tf32
                                       : cairn::float_products::exact;
-    const std::string precision = settings.choice("train.precision", {"float32", "bf16", "fp16"}, "float32");
     auto transport = transport_of(settings, world);
     if (settings.get("optimizer.kind", std::string()) == "kfac")  // each rank preconditions by itself
         cairn::require_equal(world, cairn::concat(p.name, p.major, p.minor),

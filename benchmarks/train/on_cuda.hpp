@@ -11,7 +11,7 @@
 /// Setting train.precision: float32, bf16 or fp16 (layers compute in bfloat16, or in float16 under a loss scale;
 /// weights, gradients, statistics, losses and updates are float).
 /// train.matmul_precision: exact (float's own products), or tf32 (the tensor cores', of operands rounded to 11 bits;
-/// with bf16 and fp16 that is K-FAC's products alone).
+/// with bf16 and fp16 that is K-FAC's products alone, and the default).
 /// parallel.transport: what carries tensors between ranks (on_cuda.cu); one rank needs nothing. Throws where there is
 /// no such GPU.
 nlohmann::json run_on_cuda(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
