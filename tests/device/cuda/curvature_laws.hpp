@@ -43,31 +43,33 @@ void gathered_rows() {
         }
     check_close(on_host(sums), joined, 1e-6);
 
-    const conv_geometry g = conv_geometry{.n = 2,
-                                          .in = {3, 5, 6},
-                                          .c_in = 4,
-                                          .c_out = 2,
-                                          .kernel = {2, 3, 2},
-                                          .stride = {1, 2, 1},
-                                          .pad = {0, 1, 1},
-                                          .dilation = {1, 1, 2},
-                                          .groups = 2}
-                                .with_output();
-    const index_t width = g.kernel_points() * 2, points = g.out_points();
-    const auto image = drawn<T>({g.x_elements()}, 301);
-    const auto d_image = on_device<D>(image);
-    tensor<T> patches({2 * points, width});
-    im2col::gather(g, image.data() + 2, 0, 2 * points, patches.data());  // of the second group
-    const strided_samples<T> all{.x = d_image.data() + 2,
-                                 .width = width,
-                                 .patches = true,
-                                 .conv = g,
-                                 .positions = points,
-                                 .examples = {.count = 2},
-                                 .at = {.count = points}};
-    tensor<T, D> d_patches({2 * points, width});
-    gather_rows(D{}, all, 0, 2 * points, d_patches.data());
-    check_close(on_host(d_patches), patches, 0);
+    for (const index_t channels : {4, 16}) {  // one by one, and eight at a time
+        const conv_geometry g = conv_geometry{.n = 2,
+                                              .in = {3, 5, 6},
+                                              .c_in = channels,
+                                              .c_out = 2,
+                                              .kernel = {2, 3, 2},
+                                              .stride = {1, 2, 1},
+                                              .pad = {0, 1, 1},
+                                              .dilation = {1, 1, 2},
+                                              .groups = 2}
+                                    .with_output();
+        const index_t width = g.kernel_points() * channels / 2, points = g.out_points();
+        const auto image = drawn<T>({g.x_elements()}, 301);
+        const auto d_image = on_device<D>(image);
+        tensor<T> patches({2 * points, width});
+        im2col::gather(g, image.data() + channels / 2, 0, 2 * points, patches.data());  // of the second group
+        const strided_samples<T> all{.x = d_image.data() + channels / 2,
+                                     .width = width,
+                                     .patches = true,
+                                     .conv = g,
+                                     .positions = points,
+                                     .examples = {.count = 2},
+                                     .at = {.count = points}};
+        tensor<T, D> d_patches({2 * points, width});
+        gather_rows(D{}, all, 0, 2 * points, d_patches.data());
+        check_close(on_host(d_patches), patches, 0);
+    }
 }
 
 /// Borders and diagonals of sums of rows (5, 3) that are 4 apart.

@@ -20,17 +20,22 @@ struct grid_point {
     }
 };
 
-/// x (n, in…, c_in) as output point `row`, counted over all images, sees it at `tap`; 0 in the padding.
+/// The channels of x (n, in…, c_in) that output point `row`, counted over all images, sees at `tap`; null in the padding.
 template <class T>
-CAIRN_HD T patch_element(const conv_geometry& g, const T* x, index_t row, index_t tap, index_t channel) {
+CAIRN_HD const T* patch_at(const conv_geometry& g, const T* x, index_t row, index_t tap) {
     index_t at = quotient(row, g.out_points());
     const grid_point point(g.out, row - at * g.out_points()), taps(g.kernel, tap);
     for (std::size_t axis = 0; axis < 3; ++axis) {
         const index_t where = point.at[axis] * g.stride[axis] + taps.at[axis] * g.dilation[axis] - g.pad[axis];
-        if (where < 0 || where >= g.in[axis]) return T{};
+        if (where < 0 || where >= g.in[axis]) return nullptr;
         at = at * g.in[axis] + where;
     }
-    return x[at * g.c_in + channel];
+    return x + at * g.c_in;
+}
+template <class T>
+CAIRN_HD T patch_element(const conv_geometry& g, const T* x, index_t row, index_t tap, index_t channel) {
+    const T* const from = patch_at(g, x, row, tap);
+    return from ? from[channel] : T{};
 }
 
 }  // namespace cairn::grid

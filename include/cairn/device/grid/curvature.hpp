@@ -7,6 +7,7 @@
 #include <cairn/device/curvature_samples.hpp>
 #include <cairn/device/gradient_layout.hpp>
 #include <cairn/device/grid/array_sums.hpp>
+#include <cairn/device/grid/channels.hpp>
 #include <cairn/device/grid/column_sums.hpp>
 #include <cairn/device/grid/conv_patches.hpp>
 #include <cairn/device/grid/label_sampling.hpp>
@@ -42,6 +43,25 @@ struct gather_rows_kernel {
         if (!rows.patches) return rows.x[(example * rows.positions + position) * rows.stride + column];
         const index_t channels = quotient(rows.conv.c_in, rows.conv.groups), tap = quotient(column, channels);
         return patch_element(rows.conv, rows.x, example * rows.positions + position, tap, column - tap * channels);
+    }
+};
+
+/// The same of a convolution's patches, eight channels of a kernel point at a time: where they lie is found once.
+template <class T>
+struct gather_patches_kernel {
+    strided_samples<T> rows;
+    index_t first;
+    T* to;
+
+    CAIRN_HD void operator()(index_t i) const {
+        const index_t packets = rows.width / packet_lanes, channels = quotient(rows.conv.c_in, rows.conv.groups);
+        const index_t row = first + quotient(i, packets), column = remainder(i, packets) * packet_lanes;
+        const index_t chosen = quotient(row, rows.rows_each()), tap = quotient(column, channels);
+        const index_t patch = rows.examples[chosen] * rows.positions + rows.at[row - chosen * rows.rows_each()];
+        packet<T, packet_lanes> values{};
+        if (const T* const from = patch_at(rows.conv, rows.x, patch, tap))
+            values = *reinterpret_cast<const packet<T, packet_lanes>*>(from + column - tap * channels);
+        reinterpret_cast<packet<T, packet_lanes>*>(to)[i] = values;
     }
 };
 
@@ -201,6 +221,12 @@ struct direction_factors_kernel {
 /// to (count, width) = `count` of the chosen rows, from number `first` on.
 template <class S, class T, GridDevice D>
 void gather_rows(D d, const strided_samples<S>& rows, index_t first, index_t count, T* to) {
+    const index_t channels = rows.patches ? rows.conv.c_in / rows.conv.groups : 1;
+    if constexpr (std::is_same_v<S, T>)
+        if (!rows.join && channels % grid::packet_lanes == 0 && rows.conv.c_in % grid::packet_lanes == 0 &&
+            grid::packets_fit(rows.x, to))
+            return grid::for_indices(d, count * (rows.width / grid::packet_lanes),
+                                     grid::gather_patches_kernel<T>{rows, first, to});
     grid::for_indices(d, count * rows.width, grid::gather_rows_kernel<S, T>{rows, first, to});
 }
 
