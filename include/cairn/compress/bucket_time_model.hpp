@@ -1,11 +1,11 @@
 #pragma once
-// What is known of the times of buckets: under each of their options, and of a step under any plan. The compression
-// autotuner decides by it.
-//   measure   link, encode and decode times as factors on what was modelled or calibrated, in exponential averages of
-//             logarithms. An algorithm that was never in use is taken to be as far off as those that were, one that is
-//             not in use now to drift along with those that are. When buckets are ready is learned from dense steps.
+// Model of the times of buckets under each of their options, and of a step under any plan, for the compression
+// autotuner.
+//   measure   link, encode and decode times as factors on the modelled or calibrated ones, in exponential averages of
+//             logarithms. An unused algorithm is assumed to be off by the factor of the used ones, and to drift with
+//             those in use. The times at which buckets are ready are learned from dense steps.
 //   predict   the step of any plan: timeline.hpp, which contains the rule t_encode + t_decode < (1 − 1/R) t_exposed
-//   correct   how far the prediction of a plan was off when it was in use corrects the next ones
+//   correct   the error of a plan's prediction, once it was in use, corrects the next ones
 
 #include <cairn/compress/reduction_option.hpp>
 #include <cairn/compress/timeline.hpp>

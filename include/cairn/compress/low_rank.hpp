@@ -1,9 +1,9 @@
 #pragma once
-// What the two variants of PowerSGD share: which parts of a bucket are matrices M (rows, cols), and the state around
-// their products with two thin factors P (r, rows) and Q (r, cols), whose kernels are those of device/low_rank.hpp.
+// Common part of the two variants of PowerSGD: the matrices M (rows, cols) of a bucket, and the state around their
+// products with two thin factors P (r, rows) and Q (r, cols), whose kernels are those of device/low_rank.hpp.
 //
 // A parameter of shape (out, …) is the matrix [out, rest]. It is compressed if that makes it smaller: (rows + cols) r <
-// rows · cols; vectors, small matrices and what no parameter owns travel as they are.
+// rows · cols; vectors, small matrices and gaps between parameters travel as they are.
 
 #include <cairn/compress/compressor.hpp>
 #include <cairn/device/cpu/low_rank.hpp>

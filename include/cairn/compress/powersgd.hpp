@@ -5,7 +5,7 @@
 //   P ← orthonormal columns of P
 //   Q = Mᵀ P           back_project;   all-reduce Q;  Q ← Q / ranks
 //   M̂ = P Qᵀ           reconstruct;    the mean;  e ← M − M̂
-// Q is kept between steps: that is what makes one iteration enough. Columns of Q that became zero are drawn anew. All
+// Q is kept between steps, which makes one iteration enough. Columns of Q that became zero are drawn anew. All
 // ranks draw the same, and compute the same bits from the same sums. Start it after some dense steps: the caller's
 // choice.
 //

@@ -1,6 +1,6 @@
 #pragma once
-// What the compression autotuner (compression_autotuner.hpp) is told: the ways in which a bucket may be reduced with
-// their modelled costs, and what a step took.
+// Input of the compression autotuner (compression_autotuner.hpp): the ways in which a bucket may be reduced with their
+// modelled costs, and the measured times of a step.
 
 #include <cairn/compress/timeline.hpp>
 #include <cairn/core/error.hpp>

@@ -1,11 +1,10 @@
 #pragma once
-// What a step costs whose gradients are reduced bucket by bucket: the model behind the compression autotuner's
-// decisions. One thread beside compute encodes, exchanges and decodes, bucket after bucket:
+// Time of a step whose gradients are reduced bucket by bucket: the model behind the compression autotuner's decisions.
+// One thread concurrent with compute encodes, exchanges and decodes, bucket after bucket:
 //   start_k = max(end_{k−1}, r_k)     end_k = start_k + encode_k + communication_k + decode_k
 //   step    = max(compute_end, end_last)
-// What it encodes and decodes for buckets that start before compute has ended is time that compute loses: compute_end,
-// and the times r at which later buckets are ready, move by as much. (Right where threads share cores, careful where
-// they do not.)
+// Encoding and decoding of buckets that start before compute has ended take time from compute: compute_end, and the
+// times r at which later buckets are ready, move by as much. (Right if threads share cores, conservative otherwise.)
 // For one bucket that is all exposed, t = communication, and a message that is R times smaller, the compressed step is
 // the shorter one exactly if  t_encode + t_decode < (1 − 1/R) t : the break-even rule.
 

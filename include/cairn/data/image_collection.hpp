@@ -45,8 +45,9 @@ public:
     };
 
     /// Lists a folder or reads an archive. Throws when there is no image, when a class is empty (unless it may be left
-    /// out), when there are images in other formats or beside the parts, when links lead back to a folder above them, or
-    /// when the archive is damaged or larger than half of the machine's memory. `or_else`: what else the caller's user may do about an empty class, for the message.
+    /// out), when there are images in other formats or outside the parts, when links lead back to a folder above them,
+    /// or when the archive is damaged or larger than half of the machine's memory. `or_else`: a further remedy for an
+    /// empty class, for the message.
     explicit image_collection(const std::filesystem::path& root, empty_class policy = empty_class::stop,
                               const std::string& or_else = {})
         : root_(root) {

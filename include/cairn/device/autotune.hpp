@@ -13,7 +13,7 @@
 // Candidates that can be checked are, before they are measured: one that gives wrong results is entered as rejected,
 // with the reason, warned of, and never chosen. One that is forced by name is checked too, and an error if it is wrong.
 //
-// Where others had the processors all the while, that is no help: such a choice is marked, so that somebody can be
+// Where others had the processors all the while, that is no help: such a choice is marked, so that the user can be
 // warned. It stays in use: a run that is repeated must give the same bits.
 //
 // File format, one line an entry, after a line that names the machine (entries of other machines are kept, not used):

@@ -33,7 +33,7 @@ struct cosmoflow_config {
     init_rule init = init::pytorch;
 };
 
-/// What makes the layers whose form depends on where the tensors are: here all of each, on one rank. Others have the
+/// Makes the layers whose form depends on the placement of tensors: here all of each, on one rank. Other parts have the
 /// same members (parallel/spatial/parts.hpp); they are called in the order of the network.
 template <class T = float, Device D = cpu>
 struct cosmoflow_parts {

@@ -1,6 +1,6 @@
 #pragma once
 // A small network for maps of a statistically homogeneous field: strided 3×3 convolutions, each with batch norm and
-// ReLU, then the average over the map. What it learns are local features whose mean over the sky depends on the
+// ReLU, then the average over the map. It learns local features whose mean over the sky depends on the
 // parameters sought: a learnt set of summary statistics (Fluri et al. 2018 and others use the same form on lensing
 // maps). Any map size.
 

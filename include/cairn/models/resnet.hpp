@@ -18,7 +18,7 @@
 
 namespace cairn {
 
-/// What the networks of this family differ in.
+/// Parameters of this family of networks.
 struct resnet_config {
     enum class stem { cifar, imagenet } form = stem::cifar;  // 3x3 at full size, or 7x7 / 2 and max pooling / 2
     std::vector<index_t> widths{64, 128, 256, 512};          // of the stages; all but the first halve the image
@@ -30,7 +30,7 @@ struct resnet_config {
     init_rule init = init::kaiming_normal_fan_out;
 };
 
-/// What makes the layers of a ResNet that have parameters: each whole. Others, with the same members, make the same
+/// Makes the layers of a ResNet that have parameters, each whole. Other parts with the same members make the same
 /// network of layers that several ranks share (parallel/tensor/channel_conv.hpp).
 template <class T = float, Device D = cpu>
 struct resnet_parts {

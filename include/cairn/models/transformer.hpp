@@ -32,7 +32,7 @@ struct transformer_config {
     bool tied = false;             // the head's matrix is that of "tokens"
 };
 
-/// What makes the layers of a transformer: each whole. Others, with the same members, make the same network of layers
+/// Makes the layers of a transformer, each whole. Other parts with the same members make the same network of layers
 /// that several ranks share (parallel/tensor/transformer_parts.hpp).
 template <class T = float, Device D = cpu>
 struct transformer_parts {

@@ -29,7 +29,7 @@ struct unet_config {
     bool normalise = true;  // batch norm behind each convolution, which then has no bias
     init_rule init = init::pytorch;
 
-    /// What the axes of a sample must be multiples of.
+    /// The number of which the axes of a sample must be multiples.
     index_t factor() const { return index_t{1} << (levels - 1); }
 };
 

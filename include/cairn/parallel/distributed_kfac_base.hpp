@@ -1,5 +1,5 @@
 #pragma once
-// Who does what where K-FAC's layers have places on P ranks; kfac_ranks.hpp adds what travels.
+// The assignment of K-FAC's work on P ranks, of layers with places; kfac_ranks.hpp adds the messages.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/parallel/kfac_collectives.hpp>

@@ -284,9 +284,10 @@ private:
     gradient_reducer<T, D> reducer_;  // last: its thread uses the rest
 };
 
-/// After backward: waits until all gradients are the ranks' sums, adds `mine` up, and agrees on step number `step`. `reason`: why this rank
-/// cannot take the step (its loss is not finite), else empty. Throws on all ranks when a gradient is not finite on any,
-/// naming parameter, rank and step; under the policy `skip`, totals.skip > 0 says instead that no rank takes this step.
+/// After backward: waits until all gradients are the ranks' sums, adds `mine` up, and agrees on step number `step`.
+/// `reason`: why this rank cannot take the step (its loss is not finite), else empty. Throws on all ranks when a
+/// gradient is not finite on any, naming parameter, rank and step; under the policy `skip`, totals.skip > 0 says
+/// instead that no rank takes this step.
 template <Communicator C, class T, Device D>
 step_totals synchronise(gradient_sync<C, T, D>& gradients, agreement<C>& ranks, const step_totals& mine,
                         std::int64_t step, const std::string& reason = {}) {

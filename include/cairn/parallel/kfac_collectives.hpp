@@ -1,6 +1,6 @@
 #pragma once
-// What ranks that share K-FAC's work (kfac_ranks.hpp) agree on: the layers, what is fresh, failures, and the placement
-// that costs least.
+// Agreements of ranks that share K-FAC's work (kfac_ranks.hpp): the layers, fresh decompositions, failures, and the
+// cheapest placement.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/text.hpp>
@@ -34,7 +34,7 @@ struct kfac_ranks_config {
     std::int64_t inverse_update_interval = 100;
 };
 
-/// What one choice of gradient workers costs, as predicted.
+/// Predicted cost of one choice of gradient workers.
 struct kfac_assignment_estimate {
     double fraction = 1;
     double decompose = 0, share_decompositions = 0, precondition = 0, share_directions = 0;  // seconds a step
@@ -50,7 +50,7 @@ index_t triangle(const running_factor<T, D>& f) {
     return f.is_diagonal() ? n : n * (n + 1) / 2;
 }
 
-/// Whether a decomposition has values beside its matrix, or instead of it.
+/// Whether a decomposition has values besides its matrix, or instead of it.
 template <class T, Device D>
 bool has_values(const running_factor<T, D>& f, kfac_form form) {
     return f.is_diagonal() || form == kfac_form::eigen;

@@ -1,15 +1,14 @@
 #pragma once
-// K-FAC's work on P ranks (KAISA; Pauloski et al., SC 2021): who observes, averages, decomposes and preconditions, and
-// what travels.
+// K-FAC's work on P ranks (KAISA; Pauloski et al., SC 2021): the ranks that observe, average, decompose and
+// precondition, and the messages between them.
 //
 //   statistics   all      sums of all ranks' rows, on every rank: all-reduce of upper triangles, bucket by bucket
 //                         during backward
 //                sharded  each factor's sum goes to the rank that decomposes it: reduce-scatter; averages lie there
 //                         alone
-//                local    that rank uses its own rows alone, nobody else looks at them (DP-KFAC; Zhang et al. 2022):
-//                         nothing travels
+//                local    that rank uses its own rows alone (DP-KFAC; Zhang et al. 2022): nothing travels
 //   decompositions        from their makers to the layer's gradient workers: all-gather inside a column
-//   directions            from gradient workers to everybody: all-gather inside a row
+//   directions            from gradient workers to all ranks: all-gather inside a row
 //                         optim/precondition/kfac_assignment.hpp
 //
 // One text over the device D of the numbers. They travel by a channel's `device`; a few of the host's (rows, which

@@ -1,13 +1,13 @@
 #pragma once
-// This machine: what it is, and what it can do at most. The ceilings are measured, once for each number of threads, and
-// kept for the life of the process; a kernel's percent of peak refers to them.
+// This machine: its fingerprint and its ceilings. These are measured, once for each number of threads, and kept for the
+// life of the process; a kernel's percent of peak refers to them.
 //
 //   matrix peak      the better of (a) multiply-adds in registers only and (b) the best GEMM on large matrices, GFLOP/s
 //   bandwidth        STREAM triad a = b + s c on arrays far larger than the caches, 12 bytes an element, GB/s
 //   region latency   an empty parallel region, seconds
 //
-// (a) is what this program's own code can reach, so it is low in a program built for plain x86-64; (b) includes
-// libraries that look at the processor when they run. The matrix peak names which one it is.
+// (a) is the limit of this program's own code, so it is low in a program built for plain x86-64; (b) includes libraries
+// that detect the processor at run time. The matrix peak names its source.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/core/parallel.hpp>

@@ -1,6 +1,6 @@
 #pragma once
-// What a run must keep, as a list of names and places in memory: tensors, numbers and texts. The same list is read by
-// save_state and written by load_state; it owns nothing but handles to tensors.
+// The state of a run as a list of names and places in memory: tensors, numbers and texts. save_state reads this list,
+// load_state writes it; it owns nothing but handles to tensors.
 //
 //   state_view state;
 //   state.add("model", parameters.parameters());       // parameter_list

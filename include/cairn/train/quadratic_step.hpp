@@ -3,7 +3,7 @@
 // training run: products with the Gauss-Newton matrix F = Jᵀ H J of the batch, J of the outputs and H of the loss, by
 // central differences:
 //   u = J d ≈ (y(θ + εd) − y(θ − εd)) / 2ε        H u ≈ (∇L(y + ηu) − ∇L(y − ηu)) / 2η        d₁ᵀ F d₂ = ⟨u₁, H u₂⟩
-// Four forwards a step, on every so-manieth sample of the batch (F needs few: Martens and Grosse take a quarter), and
+// Four forwards a step, on every n-th sample of the batch (F needs few: Martens and Grosse take a quarter), and
 // one of the whole batch when λ is checked. On a device other than the host (device/grid/reduce.hpp, included before)
 // all of it stays there but the few numbers that α, μ and λ are made of: the host waits four times a step.
 

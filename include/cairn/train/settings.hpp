@@ -1,7 +1,7 @@
 #pragma once
 // Settings of a run: a TOML file, changed by "key=value" from the command line. Code asks for each setting by its path
 // and gives the default there, and of a number the values that it may have (interval.hpp); what was asked is what
-// exists. A key that nobody asked for is an error that names the nearest one.
+// exists. A key that was never read is an error that names the nearest one.
 // This is all but the reading and writing of TOML: configuration.hpp, which programs include.
 
 #include <cairn/core/error.hpp>

@@ -27,7 +27,7 @@ inline const char* openblas_core_instead() {
     return nullptr;
 }
 
-/// Before main nobody computes with BLAS, so nobody sees OpenBLAS between two choices.
+/// Before main no code uses BLAS, so none sees OpenBLAS between two choices.
 inline const bool openblas_chose_again = [] {
     const char* core = openblas_core_instead();
     if (!core) return false;

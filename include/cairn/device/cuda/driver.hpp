@@ -38,7 +38,7 @@ F* driver_function(const char* name) {
 }
 
 /// For calls whose answer is dealt with where it comes: the runtime keeps it as the thread's last error, also
-/// cudaErrorNotReady, and whoever asks next would take it for his own.
+/// cudaErrorNotReady, and the next query would take it for its own.
 inline cudaError_t dealt_with(cudaError_t status) {
     if (status != cudaSuccess) cudaGetLastError();
     return status;

@@ -1,6 +1,6 @@
 #pragma once
-// The parts of a model whose spatial axes are cut over ranks: what a builder of models/ asks for its layers, in the
-// order of the network.
+// The parts of a model whose spatial axes are cut over ranks: a builder of models/ requests its layers from them, in
+// the order of the network.
 //   spatial_parts parts(channel, rank_grid({2, 1, 1}), shape{128, 128, 128});
 //   auto net = cosmoflow<float, cpu>(config, parts);          the same paths, initial values and masks as on one rank
 //   conv, pool          between cut tensors; each result is cut evenly, to one row

@@ -1,14 +1,13 @@
 #pragma once
 // The ranks among which the tensors of a layer are cut (Shoeybi et al. 2019, "Megatron-LM", section 3; Korthikanti et
-// al. 2022 for sequences), and what they say to each other. x of n bytes, whole or summed, on p ranks; bytes sent by a
-// rank:
+// al. 2022 for sequences), and their collectives. x of n bytes, whole or summed, on p ranks; bytes sent by a rank:
 //   sum             Σ_r x_r, on every rank                   all-reduce       2 (p-1)/p n on a ring
 //   gather          the ranks' parts of an axis, joined      all-gather         (p-1)/p n
 //   reduce_scatter  this rank's part of Σ_r x_r              reduce-scatter     (p-1)/p n
-//   cut             this rank's part of what every rank has  nothing
+//   cut             this rank's part of x, which all have    nothing
 // Parts of an axis are those of shard_of (core/range.hpp): any extents. The layers' identity of one direction is the
 // all-reduce of the other: f and g of Megatron-LM. Every rank has the same bits afterwards.
-// meanwhile() lets one of these travel on a thread of its own while the caller computes.
+// meanwhile() runs one of these on a thread of its own while the caller computes.
 
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
