@@ -27,6 +27,8 @@
 #include <cairn/device/grid/softmax.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/sgd.hpp>
+#include <cairn/stash/bounded_codec.hpp>
+#include <cairn/stash/simple_codecs.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -134,6 +136,39 @@ void codecs() {
     codec_speed(natural<cuda>{});
     codec_speed(sign<cuda>{});
     codec_speed(qsgd<cuda>{});
+}
+
+/// Activations packed between forward and backward: a ReLU's output, half of it 0, whose bits its layer holds, and the
+/// input of a batch norm. The floor: values once, and what is packed once.
+void activations() {
+    constexpr index_t rows = index_t{1} << 18, channels = 256, n = rows * channels;
+    const auto before = some<float>(n);
+    tensor<float, cuda> x({rows, channels}), relu({rows, channels});
+    cuda::copy_within(x.data(), before.data(), x.bytes());
+    tensor<std::uint8_t, cuda> bits({simd::mask_bytes<float>(n)});
+    sign_activation_forward(cuda{}, n, 0.0f, x.data(), relu.data(), bits.data());
+    const tensor<std::uint8_t, cuda>* const held[] = {&bits};
+    const auto both_ways = [&](const std::string& name, const activation_codec<cuda>& codec,
+                               const tensor<float, cuda>& values, const pack_hints<cuda>& hints) {
+        const auto packed = codec.pack(values, hints);
+        const double bytes = 4.0 * n + static_cast<double>(packed->bytes());
+        const auto work = [&](const std::string& what, auto&& run) {
+            report(concat(what, ' ', name, ", 2^26 values"), 0, [&] {
+                run();
+                flop_counter::reset();  // the floor alone
+                flop_counter::count(0, bytes);
+            });
+        };
+        work("pack", [&] { codec.pack(values, hints); });
+        work("unpack", [&] { packed->unpack(); });
+    };
+    const bounded_codec_config planes{.bound = 0.1f, .huffman = false};
+    bounded_codec_config deviations = planes;
+    deviations.normalise = true, deviations.masked_bound = 1;
+    both_ways("relu by error bounds", bounded_codec<cuda>(planes), relu, {.zero_masks = held});
+    both_ways("batch norm's input by error bounds", bounded_codec<cuda>(deviations), x, {.gradient_mask = &bits});
+    both_ways("to bf16", bf16_codec<cuda>(), x, {});
+    both_ways("in groups of 4 bits", group_codec<cuda>(4), x, {});
 }
 
 template <class T>
@@ -286,6 +321,7 @@ int main(int argc, char** argv) {
         measure_ceilings();
         optimizers();
         codecs();
+        activations();
         normalisation<float>("float");
         normalisation<bfloat16>("bf16");
         inputs<float>("float");

@@ -32,7 +32,7 @@ tensor<float> activation(bool relu) {
     return x;
 }
 
-void measure(benchmark::State& run, std::shared_ptr<const activation_codec> codec, bool relu) {
+void measure(benchmark::State& run, std::shared_ptr<const activation_codec<>> codec, bool relu) {
     const tensor<float> x = activation(relu);
     double pack = 1e300, unpack = 1e300, packed_bytes = 0;
     for (auto _ : run) {
@@ -55,7 +55,7 @@ void measure(benchmark::State& run, std::shared_ptr<const activation_codec> code
 void bounded(benchmark::State& run, bool relu, bool huffman) {
     measure(
         run,
-        std::make_shared<bounded_codec>(bounded_codec::config{.bound = 0.17f, .normalise = !relu, .huffman = huffman}),
+        std::make_shared<bounded_codec<>>(bounded_codec_config{.bound = 0.17f, .normalise = !relu, .huffman = huffman}),
         relu);
 }
 
@@ -63,8 +63,8 @@ BENCHMARK_CAPTURE(bounded, relu_planes, true, false);
 BENCHMARK_CAPTURE(bounded, norm_planes, false, false);
 BENCHMARK_CAPTURE(bounded, relu_huffman, true, true);
 BENCHMARK_CAPTURE(bounded, norm_huffman, false, true);
-BENCHMARK_CAPTURE(measure, bf16, std::make_shared<bf16_codec>(), false);
-BENCHMARK_CAPTURE(measure, group_4_bits, std::make_shared<group_codec>(4), false);
-BENCHMARK_CAPTURE(measure, group_2_bits, std::make_shared<group_codec>(2), false);
+BENCHMARK_CAPTURE(measure, bf16, std::make_shared<bf16_codec<>>(), false);
+BENCHMARK_CAPTURE(measure, group_4_bits, std::make_shared<group_codec<>>(4), false);
+BENCHMARK_CAPTURE(measure, group_2_bits, std::make_shared<group_codec<>>(2), false);
 
 }  // namespace

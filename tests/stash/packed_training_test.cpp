@@ -54,14 +54,14 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 /// Packs all activations by one codec.
 struct all_by {
     explicit all_by(sequential<float>& net, arena<float>& a, const tensor<float>& x,
-                    std::shared_ptr<const activation_codec> codec) {
+                    std::shared_ptr<const activation_codec<>> codec) {
         packer.observe(true);
         train_pass(net, a, x, &packer);
         packer.observe(false);
         for (const saved_place& at : packer.places()) packer.set(at, codec);
         packer.begin_step(1, 1);
     }
-    activation_packer packer;
+    activation_packer<> packer;
 };
 
 }  // namespace packed_training_tests
@@ -73,7 +73,7 @@ TEST_CASE("packed activations: without a codec, the bits of keep", "[stash]") {
     arena<float> a(net.parameters(), 1);
     const tensor<float> x = images(6, 16, 3);
     const pass_result keep = train_pass(net, a, x, nullptr);
-    activation_packer nothing;
+    activation_packer<> nothing;
     const pass_result same = train_pass(net, a, x, &nothing);
     CHECK(keep.gradients == same.gradients);
     CHECK(keep.saved == same.saved);
@@ -87,7 +87,7 @@ TEST_CASE("packed activations: a bound towards 0 gives the gradients of keep", "
     const double norm = distance(keep.gradients, std::vector<float>(keep.gradients.size()));
     double before = norm;
     for (const float bound : {1e-1f, 1e-3f, 1e-30f}) {
-        all_by packed(net, a, x, std::make_shared<bounded_codec>(bounded_codec::config{.bound = bound}));
+        all_by packed(net, a, x, std::make_shared<bounded_codec<>>(bounded_codec_config{.bound = bound}));
         const double off = distance(keep.gradients, train_pass(net, a, x, &packed.packer).gradients);
         CHECK(off < before / 100);
         before = off;
@@ -110,8 +110,8 @@ TEST_CASE("packed activations: a block of two slots is packed once, blocks that 
     arena<float> a(net.parameters(), 1);
     const tensor<float> x = images(4, 12, 3);
     const pass_result keep = train_pass(net, a, x, nullptr);
-    all_by packed(net, a, x, std::make_shared<bf16_codec>());
-    const activation_packer& packer = packed.packer;
+    all_by packed(net, a, x, std::make_shared<bf16_codec<>>());
+    const activation_packer<>& packer = packed.packer;
     const pass_result got = train_pass(net, a, x, &packed.packer);
     index_t bytes = 0;
     for (const saved_place& at : packer.places()) bytes += packer.record(at).packed_bytes;
@@ -128,9 +128,9 @@ TEST_CASE("packed activations: variance of a weight's gradient is that of the fo
     sequential<float> net = resnet_cifar<float>(8);
     arena<float> a(net.parameters(), 1);
     const tensor<float> x = images(8, 16, 3);
-    activation_packer packer;
+    activation_packer<> packer;
     packer.observe(true);
-    output_gradients heard;
+    output_gradients<> heard;
     const pass_result keep = train_pass(net, a, x, &packer, &heard);
     packer.observe(false);
     CHECK(heard.of_weight.size() == 3 * 2 * 2 + 2 * 2 + 2 + 1);  // blocks, two projections, stem, fc
@@ -143,7 +143,7 @@ TEST_CASE("packed activations: variance of a weight's gradient is that of the fo
         const output_gradient_statistics& of = heard.of_weight.at(weight);
         const bool norm = of.kind == rows_kind::norm_output;
         const float bound = 0.3f;
-        packer.set(at, std::make_shared<bounded_codec>(bounded_codec::config{.bound = bound, .normalise = norm}));
+        packer.set(at, std::make_shared<bounded_codec<>>(bounded_codec_config{.bound = bound, .normalise = norm}));
         const parameter<float>& p = *a.parameters()[static_cast<std::size_t>(weight)].p;
         const index_t first = p.grad.data() - a.grads().data();
         double measured = 0;

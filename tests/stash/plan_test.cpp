@@ -108,9 +108,9 @@ TEST_CASE("recomputation plans: the smallest one is the best of all ways to cut"
     c.widths = {4, 8};
     c.blocks = {2, 2};
     sequential<float> net = resnet<float>(c);
-    CHECK(smallest_plan(net, {4, 16, 16, 3}).predicted_peak == best_of_all(net, {4, 16, 16, 3}));
+    CHECK(stash_planner(net, {4, 16, 16, 3}).smallest_plan().predicted_peak == best_of_all(net, {4, 16, 16, 3}));
     sequential<float> flow = cosmoflow({.size = 8, .filters = 4, .blocks = 2, .dense = {}, .dropout = 0});
-    CHECK(smallest_plan(flow, {2, 8, 8, 8, 4}).predicted_peak == best_of_all(flow, {2, 8, 8, 8, 4}));
+    CHECK(stash_planner(flow, {2, 8, 8, 8, 4}).smallest_plan().predicted_peak == best_of_all(flow, {2, 8, 8, 8, 4}));
 }
 
 TEST_CASE("recomputation plans: gradients, statistics and dropout have the same bits under any plan", "[stash]") {
@@ -133,9 +133,9 @@ TEST_CASE("recomputation plans: gradients, statistics and dropout have the same 
             for (const auto& [name, t] : net.buffers()) results.push_back(t->clone());
             return results;
         };
-        const auto kept = run([&](auto& net) { return keep_plan(net, in); });
-        const auto root = run([&](auto& net) { return sqrt_plan(net, in); });
-        const auto smallest = run([&](auto& net) { return smallest_plan(net, in); });
+        const auto kept = run([&](auto& net) { return stash_planner(net, in).keep_plan(); });
+        const auto root = run([&](auto& net) { return stash_planner(net, in).sqrt_plan(); });
+        const auto smallest = run([&](auto& net) { return stash_planner(net, in).smallest_plan(); });
         for (std::size_t i = 0; i < kept.size(); ++i) {
             CAPTURE(i);
             CHECK(laws::same_bits(kept[i], root[i]));
@@ -149,8 +149,9 @@ TEST_CASE("recomputation plans: gradients, statistics and dropout have the same 
 TEST_CASE("recomputation plans: errors", "[stash]") {
     sequential<float> net = resnet_cifar(8), other = resnet_cifar(20);
     const shape in{2, 16, 16, 3};
-    CHECK_THROWS_WITH(cheapest_plan(net, in, 1000), Catch::Contains("1000") && Catch::Contains("smallest peak"));
-    CHECK_THROWS_WITH(apply(other, keep_plan(net, in)), Catch::Contains("recomputation plan"));
+    CHECK_THROWS_WITH(stash_planner(net, in).cheapest_plan(1000),
+                      Catch::Contains("1000") && Catch::Contains("smallest peak"));
+    CHECK_THROWS_WITH(apply(other, stash_planner(net, in).keep_plan()), Catch::Contains("recomputation plan"));
     CHECK_THROWS_WITH(net.recompute({{2, 4}, {3, 5}}), Catch::Contains("cannot recompute"));
     CHECK_THROWS_WITH(net.recompute({{0, 100}}), Catch::Contains("cannot recompute"));
 }

@@ -40,7 +40,7 @@ struct problem {
         net.backward(std::move(loss.gradient), saved, p);
         return held;
     }
-    void audit(compressed_activations& c, std::int64_t step) {
+    void audit(compressed_activations<>& c, std::int64_t step) {
         c.packer().begin_step(5, static_cast<std::uint32_t>(step));
         c.audit([&](int number, curvature_listener* l) { pass(number * part, part, &c.packer(), l); },
                 [&](bool on) {
@@ -48,7 +48,7 @@ struct problem {
                 });
         c.schedule_after(step);
     }
-    stash_plan plan(compressed_activations& c, index_t limit) {
+    stash_plan plan(compressed_activations<>& c, index_t limit) {
         plan_activations(c, net, x.shape(), part, limit, {}, [&](index_t n) {
             pass(0, n, &c.packer());
             weights.zero_grad();
@@ -56,7 +56,7 @@ struct problem {
         return *c.plan();
     }
     /// Highest bytes of the pool in a step of the whole batch, and what waited for backward.
-    std::pair<double, double> step(compressed_activations& c) {
+    std::pair<double, double> step(compressed_activations<>& c) {
         c.packer().begin_step(5, 1000);
         const memory_pool::peak_watch highest(memory_pool::host());
         const index_t held = pass(0, batch, &c.packer());
@@ -126,7 +126,7 @@ TEST_CASE("planned activations: bounds and plan go through text, to the same bit
         p.audit(c, 0);
         if (plans) p.plan(c, memory_pool::host().total().live + (4 << 20));
         p.audit(c, 20);
-        const auto gradients = [&](compressed_activations& by) {
+        const auto gradients = [&](compressed_activations<>& by) {
             by.packer().begin_step(7, 21);
             p.weights.zero_grad();
             p.pass(0, 8, &by.packer());
@@ -136,11 +136,18 @@ TEST_CASE("planned activations: bounds and plan go through text, to the same bit
         const std::vector<float> expected = gradients(c);
         compressed_activations other({.plans = plans}, p.weights);
         CHECK_FALSE(gradients(other) == expected);  // it knows no bounds yet
-        other.read(c.text() + "noise 1 2 3 4\n" + c.text());
+        activation_state another = c.state();
+        another.noise[1] = {2, 3, 4};
+        for (bounded_place& place : another.places) place.bound = 100;
+        const std::string texts[] = {text_of(c), nlohmann::json(another).dump()};  // the first one's counts
+        restore(other, texts);
+        CHECK(other.state().noise.size() == c.state().noise.size() + 1);
         CHECK(gradients(other) == expected);
         CHECK(other.due(59) == c.due(59));
         CHECK(other.due(60) == c.due(60));
-        CHECK_THROWS_WITH(other.read("place 1 2 three\n"), Catch::Contains("is damaged"));
+        const std::string damaged[] = {"{\"first\": 3", texts[0].substr(2)};
+        for (const std::string& text : damaged)
+            CHECK_THROWS_WITH(restore(other, std::span(&text, 1)), Catch::Contains("is damaged"));
     }
 }
 

@@ -408,7 +408,6 @@ TEST_CASE("session: what a device cannot do yet is refused", "[train]") {
     CHECK(test::contains(refused_of_two("kfac.grad_worker_fraction=0.4"), "must be a divisor of the ranks"));
     CHECK(test::contains(refused_of_two("kfac.broadcast_error_bound=1e-3"),
                          "kfac.compress must be none and kfac.broadcast_error_bound 0"));
-    CHECK(test::contains(refused("train.activation_memory=compress"), "take keep, recompute"));
     CHECK(test::contains(test::message_of([&] {
                              session<cpu>(settings_of(workloads[0], {"train.cuda_graph=on"}),
                                           {.out = {}, .resume = {}, .generated = true});

@@ -132,6 +132,14 @@ void for_each_if_finite(cpu d, const double*, launch_parameters*, index_t n, F f
     for_each(d, n, f, arrays...);
 }
 
+/// Calls f(i) for i in [0, n).
+template <class F>
+void for_indices(cpu, index_t n, const F& f) {
+    parallel_for(n, elementwise_grain, [&](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i) f(i);
+    });
+}
+
 /// Calls f on the elements of tensors of equal size. Throws if the sizes differ.
 template <class F, class T, class D, class... Others>
 void for_each(F f, tensor<T, D>& first, Others&... others) {

@@ -17,6 +17,8 @@
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/curvature_samples.hpp>
+#include <cairn/device/grid/array_sums.hpp>
+#include <cairn/device/grid/column_sums.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -51,7 +53,44 @@ inline double points_inside(const conv_geometry& g) {
     return share;
 }
 
+/// Of the gradients of outputs (rows, width): Σ δ² of each column, and Σ |δ|.
+struct column_squares {
+    std::vector<double> squares;
+    double magnitude = 0;
+    column_squares& operator+=(const column_squares& other) {
+        if (squares.empty()) return *this = other;
+        for (std::size_t c = 0; c < squares.size(); ++c) squares[c] += other.squares[c];
+        magnitude += other.magnitude;
+        return *this;
+    }
+};
+
+inline column_squares squares_of(cpu, index_t rows, index_t width, const float* dy) {
+    return parallel_sum<column_squares>(rows, std::max<index_t>(1, 16384 / width), [&](index_t begin, index_t end) {
+        column_squares mine{std::vector<double>(static_cast<std::size_t>(width)), 0};
+        for (index_t r = begin; r < end; ++r)
+            for (index_t c = 0; c < width; ++c) {
+                const auto d = static_cast<double>(dy[r * width + c]);
+                mine.squares[static_cast<std::size_t>(c)] += d * d;
+                mine.magnitude += std::abs(d);
+            }
+        return mine;
+    });
+}
+
+template <GridDevice D>
+column_squares squares_of(D d, index_t rows, index_t width, const float* dy) {
+    column_squares all{std::vector<double>(static_cast<std::size_t>(width)), 0};
+    tensor<double, D> squares({width}, memory_category::workspace);
+    grid::strided_column_sums<true>(d, rows, width, width, dy, squares.data(), false);
+    D::copy_to_host(all.squares.data(), squares.data(), squares.bytes());
+    all.magnitude =
+        grid::waited_for(d, [&](double* out) { grid::sum_into(d, out, rows * width, grid::term_magnitude{}, dy); });
+    return all;
+}
+
 /// Listens to the gradients of outputs (device/curvature_samples.hpp).
+template <Device D = cpu>
 class output_gradients final : public curvature_listener {
 public:
     std::map<int, output_gradient_statistics> of_weight;
@@ -66,26 +105,7 @@ public:
         if (!s.in_backward) return;
         const index_t groups = s.kind == rows_kind::convolution ? s.conv.groups : 1, width = s.out * groups,
                       rows = s.examples * s.positions;
-        struct sums {
-            std::vector<double> squares;
-            double magnitude = 0;
-            sums& operator+=(const sums& other) {
-                if (squares.empty()) return *this = other;
-                for (std::size_t c = 0; c < squares.size(); ++c) squares[c] += other.squares[c];
-                magnitude += other.magnitude;
-                return *this;
-            }
-        };
-        const sums all = parallel_sum<sums>(rows, std::max<index_t>(1, 16384 / width), [&](index_t begin, index_t end) {
-            sums mine{std::vector<double>(static_cast<std::size_t>(width)), 0};
-            for (index_t r = begin; r < end; ++r)
-                for (index_t c = 0; c < width; ++c) {
-                    const auto d = static_cast<double>(s.dy[r * width + c]);
-                    mine.squares[static_cast<std::size_t>(c)] += d * d;
-                    mine.magnitude += std::abs(d);
-                }
-            return mine;
-        });
+        const column_squares all = squares_of(D{}, rows, width, s.dy);
         output_gradient_statistics& of = of_weight[s.weight];
         of.kind = s.kind;
         of.fan_in = static_cast<double>(s.in) * (s.kind == rows_kind::convolution ? points_inside(s.conv) : 1.0);

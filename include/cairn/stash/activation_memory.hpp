@@ -17,15 +17,14 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 namespace cairn {
 
-/// Whether activations of T on D are packed: the codecs are the host's, of float.
-template <Device D, class T>
-inline constexpr bool packs_activations = std::same_as<D, cpu>&& std::same_as<T, float>;
+/// Whether activations of T are packed: the codecs take float.
+template <class T>
+inline constexpr bool packs_activations = std::same_as<T, float>;
 
 /// What an audit found.
 struct audit_report {
@@ -42,7 +41,17 @@ struct audit_report {
     int loose = 0;  // weights whose bound was found too loose by more than half
 };
 
+/// What a resumed run needs to go on with the same bounds and plan.
+struct activation_state {
+    bool first = true;                              // before the first audit
+    std::int64_t next = 0, wait = 0;                // audits: at which step, and how many steps after the last one
+    std::map<std::uint64_t, gradient_noise> noise;  // by the path of a weight
+    std::vector<bounded_place> places;
+    stash_plan plan;  // without layers: none
+};
+
 /// See the top of the file.
+template <Device D = cpu>
 class compressed_activations {
 public:
     struct config {
@@ -50,17 +59,17 @@ public:
         bool huffman = true;
         std::int64_t first_interval = 20, interval = 200;  // steps between audits: doubles from the first to the second
         /// In place of error bounds: the codec of all activations.
-        std::shared_ptr<const activation_codec> one_codec;
+        std::shared_ptr<const activation_codec<D>> one_codec;
         bool plans = false;  // whether a plan chooses for each layer (train/plan_activations.hpp)
     };
 
     /// The codecs of a plan, by number.
     enum codec_number { bounded, bf16, codec_numbers };
 
-    compressed_activations(config c, arena<float>& weights)
+    compressed_activations(config c, arena<float, D>& weights)
         : config_(std::move(c)), weights_(weights), packer_(names(weights)), bounds_(config_.bounds, weights) {}
 
-    activation_packer& packer() { return packer_; }
+    activation_packer<D>& packer() { return packer_; }
     bool plans() const { return config_.plans; }
     bool due(std::int64_t step) const { return step >= next_; }
     const audit_report& last() const { return report_; }
@@ -71,7 +80,7 @@ public:
     template <class Run>
     const audit_report& audit(
         Run&& run, const std::function<void(bool)>& recompute = [](bool) {}) {
-        output_gradients heard;
+        output_gradients<D> heard;
         recompute(false);
         packer_.observe(true);
         const std::vector<float> a = gradients_of([&] { run(0, &heard); });
@@ -152,50 +161,21 @@ public:
         give_codecs();
     }
 
-    /// What a resumed run needs to go on with the same bounds and plan: lines of text. Texts of several ranks may be put
-    /// together: of places that two know, the first one's bound is taken.
-    std::string text() const {
-        std::ostringstream out;
-        out << std::setprecision(std::numeric_limits<double>::max_digits10) << "audits " << first_ << ' ' << next_
-            << ' ' << wait_ << '\n'
-            << bounds_.text();
-        if (plan_) out << "plan " << plan_->predicted_peak << ' ' << plan_->added_work << '\n';
-        if (plan_)
-            for (const stash_plan::entry& e : plan_->layers)
-                out << "layer " << e.layer << ' ' << static_cast<int>(e.what) << ' ' << e.segment << ' ' << e.codec
-                    << '\n';
-        return out.str();
+    activation_state state() const {
+        return {first_, next_, wait_, bounds_.noise(), bounds_.places(), plan_.value_or(stash_plan{})};
     }
-    void read(const std::string& text) {
-        bounds_.forget();
-        stash_plan plan;
-        std::istringstream in(text);
-        for (std::string line; std::getline(in, line);) {
-            if (bounds_.read(line)) continue;
-            std::istringstream words(line);
-            std::string what;
-            words >> what;
-            if (what == "audits") {
-                words >> first_ >> next_ >> wait_;
-            } else if (what == "plan") {
-                words >> plan.predicted_peak >> plan.added_work;
-            } else if (what == "layer") {
-                stash_plan::entry e;
-                int how = 0;
-                words >> e.layer >> how >> e.segment >> e.codec;
-                e.what = static_cast<stash>(how);
-                const auto same = [&](const auto& other) { return other.layer == e.layer; };
-                if (std::ranges::none_of(plan.layers, same)) plan.layers.push_back(e);
-            }
-            require(!words.fail(), "activation memory: the saved line \"", line, "\" is damaged");
-        }
-        if (!plan.layers.empty()) plan_ = std::move(plan);
+    void restore(activation_state s) {
+        first_ = s.first;
+        next_ = s.next;
+        wait_ = s.wait;
+        bounds_.restore(std::move(s.noise), std::move(s.places));
+        if (!s.plan.layers.empty()) plan_ = std::move(s.plan);
         set_segments();
         give_codecs();
     }
 
 private:
-    static std::map<std::uint64_t, std::string> names(const arena<float>& weights) {
+    static std::map<std::uint64_t, std::string> names(const arena<float, D>& weights) {
         std::map<std::uint64_t, std::string> all;
         for (const auto& [name, p] : weights.parameters())
             if (const std::size_t end = name.rfind('/'); end != std::string::npos)
@@ -207,13 +187,13 @@ private:
     std::vector<float> gradients_of(Pass&& pass) {
         weights_.zero_grad();
         pass();
-        const auto g = weights_.grads().span();
-        std::vector<float> copy(g.begin(), g.end());
+        std::vector<float> copy(static_cast<std::size_t>(weights_.grads().size()));
+        D::copy_to_host(copy.data(), weights_.grads().data(), weights_.grads().bytes());
         weights_.zero_grad();
         return copy;
     }
 
-    void set_bounds(const output_gradients& heard) {
+    void set_bounds(const output_gradients<D>& heard) {
         bounds_.set(heard);
         give_codecs();
     }
@@ -239,10 +219,10 @@ private:
         for (const bounded_place& p : bounds_.places()) {
             const int number = codec_of(p);
             if (number < 0) continue;
-            std::shared_ptr<const activation_codec> codec = config_.one_codec;
-            if (!codec && number == bf16) codec = std::make_shared<bf16_codec>();
+            std::shared_ptr<const activation_codec<D>> codec = config_.one_codec;
+            if (!codec && number == bf16) codec = std::make_shared<bf16_codec<D>>();
             if (!codec && p.bound > 0)
-                codec = std::make_shared<bounded_codec>(bounded_codec::config{
+                codec = std::make_shared<bounded_codec<D>>(bounded_codec_config{
                     .bound = static_cast<float>(p.bound),
                     .masked_bound = p.normalised && p.weight_path && p.masked
                                         ? static_cast<float>(std::max(p.bound, config_.bounds.masked_bound))
@@ -253,7 +233,7 @@ private:
         }
     }
 
-    void write_report(const output_gradients& heard) {
+    void write_report(const output_gradients<D>& heard) {
         report_ = {.added_share = bounds_.added_share(), .loose = bounds_.loose()};
         for (const bounded_place& p : bounds_.places()) {
             const auto record = packer_.record(p.at);
@@ -273,9 +253,9 @@ private:
     }
 
     config config_;
-    arena<float>& weights_;
-    activation_packer packer_;
-    place_bounds bounds_;
+    arena<float, D>& weights_;
+    activation_packer<D> packer_;
+    place_bounds<D> bounds_;
     std::optional<stash_plan> plan_;
     int everything_by_ = bounded;  // without a plan
     audit_report report_;

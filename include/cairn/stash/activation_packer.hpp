@@ -8,9 +8,9 @@
 // A block that somebody still holds costs nothing to wait for, and one that nobody holds cannot be overwritten.
 
 #include <cairn/core/clock.hpp>
-#include <cairn/device/cpu/simd.hpp>
 #include <cairn/nn/saved_tensors.hpp>
 #include <cairn/stash/codec.hpp>
+#include <cairn/stash/zero_pattern.hpp>
 
 #include <array>
 #include <deque>
@@ -23,9 +23,10 @@
 namespace cairn {
 
 /// See the top of the file.
-class activation_packer final : public stash_policy<float> {
+template <Device D = cpu>
+class activation_packer final : public stash_policy<float, D> {
 public:
-    using codec_pointer = std::shared_ptr<const activation_codec>;
+    using codec_pointer = std::shared_ptr<const activation_codec<D>>;
 
     /// What is known of a place after a forward pass.
     struct place_record {
@@ -48,6 +49,8 @@ public:
     }
     void keep_everything() { rules_.clear(); }
     void keep_all(bool on) { keep_all_ = on; }
+    /// Whether a device is waited for before and after packing, so that place_record::seconds is what it took.
+    void time_codecs(bool on) { timing_ = on; }
     /// Looks at activations (place_record) instead of packing them.
     void observe(bool on) {
         observing_ = on;
@@ -73,7 +76,7 @@ public:
         return at == names_.end() ? std::string("without parameters") : at->second;
     }
 
-    std::shared_ptr<stashed_activation<float>> stash(const saved_place& at, tensor<float>& t) override {
+    std::shared_ptr<stashed_activation<float, D>> stash(const saved_place& at, tensor<float, D>& t) override {
         if (observing_) return look(at, t), nullptr;
         pack_ready();
         if (keep_all_) return nullptr;
@@ -81,13 +84,14 @@ public:
             if (auto other = weak.lock(); other && other->holds(t)) return other;
         const auto rule = rules_.find(at);
         if (rule == rules_.end() || !rule->second.codec) return nullptr;
-        auto entry = std::make_shared<waiting>(at, std::move(t), rule->second.codec, rule->second.masked, records_[at]);
+        auto entry =
+            std::make_shared<waiting>(at, std::move(t), rule->second.codec, rule->second.masked, records_[at], timing_);
         waiting_.push_back(entry);
         if (!rule->second.masked) pack_ready();
         return entry;
     }
 
-    void saw_mask(const saved_place& at, const tensor<std::uint8_t>& bits) override {
+    void saw_mask(const saved_place& at, const tensor<std::uint8_t, D>& bits) override {
         if (observing_) {
             for (auto& [place, record] : records_)
                 if (place.path == at.path && bits.size() == simd::mask_bytes<float>(record.of.size()))
@@ -105,39 +109,45 @@ private:
 
     struct mask {
         std::uint64_t path;
-        tensor<std::uint8_t> bits;
+        tensor<std::uint8_t, D> bits;
     };
 
     /// An activation on its way: as it was left, packed, or unpacked for several slots.
-    class waiting final : public stashed_activation<float> {
+    class waiting final : public stashed_activation<float, D> {
     public:
-        waiting(const saved_place& place, tensor<float> t, codec_pointer by, bool masked, place_record& record)
-            : at(place), codec(std::move(by)), needs_mask(masked), exact_(std::move(t)), record_(record) {}
+        waiting(const saved_place& place, tensor<float, D> t, codec_pointer by, bool masked, place_record& record,
+                const bool& timed)
+            : at(place),
+              codec(std::move(by)),
+              needs_mask(masked),
+              exact_(std::move(t)),
+              record_(record),
+              timed_(timed) {}
 
-        bool holds(const tensor<float>& t) const {
+        bool holds(const tensor<float, D>& t) const {
             return !exact_.get().empty() && exact_.get().data() == t.data() && exact_.get().size() == t.size();
         }
         bool is_packed() const { return packed_ != nullptr; }
         bool ready() const { return exact_.get().unique(); }
         index_t size() const { return exact_.get().size(); }
-        void pack(const pack_hints& hints) {
-            const stopwatch watch;
+        void pack(const pack_hints<D>& hints) {
+            const stopwatch watch = started();
             const index_t kept = exact_.get().bytes();
             packed_ = codec->pack(exact_.get(), hints);
-            exact_ = detail::saved_tensor<float, cpu>(tensor<float>());
+            exact_ = detail::saved_tensor<float, D>(tensor<float, D>());
             record_.kept_bytes = kept;
             record_.packed_bytes = packed_->bytes();
-            record_.seconds = watch.seconds();
+            record_.seconds = seconds(watch);
         }
-        tensor<float> restore(bool last) override {
+        tensor<float, D> restore(bool last) override {
             if (packed_) {
-                const stopwatch watch;
-                exact_ = detail::saved_tensor<float, cpu>(packed_->unpack());
+                const stopwatch watch = started();
+                exact_ = detail::saved_tensor<float, D>(packed_->unpack());
                 packed_.reset();
-                record_.seconds += watch.seconds();
+                record_.seconds += seconds(watch);
             }
-            tensor<float> t = exact_.get().share();
-            if (last) exact_ = detail::saved_tensor<float, cpu>(tensor<float>());
+            tensor<float, D> t = exact_.get().share();
+            if (last) exact_ = detail::saved_tensor<float, D>(tensor<float, D>());
             return t;
         }
 
@@ -146,23 +156,31 @@ private:
         const bool needs_mask;
 
     private:
-        detail::saved_tensor<float, cpu> exact_;
-        std::unique_ptr<packed_activation> packed_;
+        stopwatch started() const {
+            if (timed_) D::wait();
+            return {};
+        }
+        double seconds(const stopwatch& since) const {
+            if (timed_) D::wait();
+            return since.seconds();
+        }
+
+        detail::saved_tensor<float, D> exact_;
+        std::unique_ptr<packed_activation<D>> packed_;
         place_record& record_;
+        const bool& timed_;
     };
     struct place_rule {
         codec_pointer codec;
         bool masked = false;
     };
 
-    void look(const saved_place& at, const tensor<float>& t) {
+    void look(const saved_place& at, const tensor<float, D>& t) {
         place_record& record = records_[at];
         order_.push_back(at);
         record.of = t.shape();
         record.kept_bytes = t.bytes();
-        index_t zeros = 0;
-        for (const float x : t.span()) zeros += x == 0;
-        record.non_zero = 1 - double(zeros) / double(std::max<index_t>(1, t.size()));
+        record.non_zero = double(detail::zeros_of(t, {}).non_zero) / double(std::max<index_t>(1, t.size()));
         record.same_as = seen_blocks_.try_emplace(t.data(), at).first->second;
     }
 
@@ -171,11 +189,11 @@ private:
             const auto entry = weak.lock();
             if (!entry || entry->is_packed()) return true;
             if (!entry->ready()) return false;
-            pack_hints hints{.random = stream_of_path(seed_, entry->at.path, "stash", step_)};
+            pack_hints<D> hints{.random = stream_of_path(seed_, entry->at.path, "stash", step_)};
             hints.random.seed += static_cast<std::uint64_t>(entry->at.slot);
             if (const range samples = entry->at.samples; samples.count > 0)
                 hints.first_element = static_cast<std::uint64_t>(samples.begin * (entry->size() / samples.count));
-            std::vector<const tensor<std::uint8_t>*> zeros;
+            std::vector<const tensor<std::uint8_t, D>*> zeros;
             const index_t bytes = simd::mask_bytes<float>(entry->size());
             for (const mask& m : masks_) {
                 if (m.bits.size() != bytes) continue;
@@ -202,7 +220,7 @@ private:
     std::map<const float*, saved_place> seen_blocks_;  // of one observed forward
     std::vector<std::weak_ptr<waiting>> waiting_;
     std::deque<mask> masks_;  // of late
-    bool observing_ = false, keep_all_ = false;
+    bool observing_ = false, keep_all_ = false, timing_ = false;
     std::uint64_t seed_ = 0;
     std::uint32_t step_ = 0;
 };

@@ -1,16 +1,13 @@
 #pragma once
-// A tensor as two streams of quantised symbols (device/cpu/dithered_quantiser.hpp), what bounded_codec makes of an
-// activation (bounded_codec.hpp has the format). Two passes over blocks of 8192 elements, in parallel: symbols, whose
-// counts give sizes and codes, then bits. Workspace: one byte an element, and 1 kB
-// of counts a block.
+// A tensor as two streams of quantised symbols, what bounded_codec makes of an activation on the host
+// (bounded_codec.hpp has the format). Two passes over blocks of 8192 elements, in parallel: symbols, whose counts give
+// sizes and codes, then bits. Workspace: one byte an element, and 1 kB of counts a block.
 
 #include <cairn/compress/huffman.hpp>
 #include <cairn/core/parallel.hpp>
-#include <cairn/device/cpu/batch_norm.hpp>
 #include <cairn/device/cpu/byte_planes.hpp>
 #include <cairn/device/cpu/dithered_quantiser.hpp>
-#include <cairn/device/cpu/simd.hpp>
-#include <cairn/stash/codec.hpp>
+#include <cairn/stash/zero_pattern.hpp>
 
 #include <algorithm>
 #include <array>
@@ -19,62 +16,25 @@
 #include <span>
 #include <vector>
 
-namespace cairn {
+namespace cairn::detail {
 
-namespace detail {
+/// Values of a tensor in two streams of symbols. On a grid device: bounded_activation_on_grid.hpp.
+template <Device D>
+class bounded_activation;
 
-inline constexpr index_t stash_block = 8192;  // elements, whole groups of 32
-
-struct channel_moments {
-    std::vector<float> mean, deviation;
-};
-
-/// Of the last axis's channels. A deviation is 1e-6 at least.
-inline channel_moments moments_of(const tensor<float>& x) {
-    const auto channels = static_cast<std::size_t>(x.extent(-1));
-    channel_moments m{std::vector<float>(channels), std::vector<float>(channels)};
-    std::vector<double> variance(channels);
-    batch_statistics(cpu{}, x.size() / x.extent(-1), x.extent(-1), x.data(), m.mean.data(), variance.data());
-    for (std::size_t c = 0; c < channels; ++c)
-        m.deviation[c] = static_cast<float>(std::sqrt(std::max(variance[c], 1e-12)));
-    return m;
-}
-
-/// Bit i: x[i] is not 0. The layout of an activation's bits.
-inline tensor<std::uint8_t> non_zero_bits(const tensor<float>& x) {
-    tensor<std::uint8_t> bits({simd::mask_bytes<float>(x.size())});
-    const float* const values = x.data();
-    std::uint8_t* const out = bits.data();
-    parallel_for(x.size(), stash_block, [=](index_t begin, index_t end) {
-        const simd::pack<float> zero(0);
-        simd::for_packs<float>(end - begin, [&](index_t i, auto count) {
-            const auto equal = simd::to_bits(simd::equal(simd::load(values + begin + i, count), zero));
-            const auto lanes = static_cast<std::uint16_t>(~equal & ((1u << count) - 1u));
-            std::memcpy(out + (begin + i) / 8, &lanes, 2);
-        });
-    });
-    return bits;
-}
-
-inline index_t count_bits(const tensor<std::uint8_t>& bits) {
-    index_t n = 0;
-    for (const std::uint8_t byte : bits.span()) n += std::popcount(byte);
-    return n;
-}
-
-/// Values of a tensor in two streams of symbols; see the top of the file.
-class bounded_activation final : public packed_activation {
+/// See the top of the file.
+template <>
+class bounded_activation<cpu> final : public packed_activation<> {
 public:
-    /// `zeros`: bits of elements that are not 0, the others have no symbol; `kinds`: which of the bounds. Either empty.
-    bounded_activation(const tensor<float>& x, dithered_quantiser quantiser, tensor<std::uint8_t> zeros,
-                       index_t own_mask_bytes, tensor<std::uint8_t> kinds, bool huffman)
-        : shape_(x.shape()),
-          quantiser_(std::move(quantiser)),
-          zeros_(std::move(zeros)),
-          kinds_(std::move(kinds)),
-          huffman_(huffman),
-          mask_bytes_(own_mask_bytes) {
-        const index_t n = x.size(), blocks = (n + stash_block - 1) / stash_block;
+    bounded_activation(const tensor<float>& x, bounded_input<cpu> how)
+        : packed_activation<>(x.shape()),
+          quantiser_(how.bounds, or_one(how.moments.mean, 0), or_one(how.moments.deviation, 1), how.random,
+                     how.first_element),
+          zeros_(std::move(how.zeros)),
+          kinds_(std::move(how.kinds)),
+          huffman_(how.huffman),
+          mask_bytes_(how.own_mask_bytes) {
+        const index_t n = x.size(), blocks = (n + packed_block - 1) / packed_block;
         tensor<std::uint8_t> symbols({n}, memory_category::workspace);
         std::vector<block_summary> summaries(static_cast<std::size_t>(blocks));
         parallel_for(blocks, 4, [&](index_t begin, index_t end) {
@@ -83,11 +43,11 @@ public:
         write(x, symbols, summaries);
     }
 
-    index_t bytes() const override { return body_.get().size() + mask_bytes_; }
+    index_t bytes() const override { return body().size() + mask_bytes_; }
 
     tensor<float> unpack() const override {
         tensor<float> x(shape_);
-        const index_t blocks = (x.size() + stash_block - 1) / stash_block;
+        const index_t blocks = (x.size() + packed_block - 1) / packed_block;
         std::vector<huffman::byte_decoder> decoders;
         if (huffman_)
             for (std::size_t k = 0; k < 2; ++k) decoders.emplace_back(lengths_[k], lone_symbol_[k]);
@@ -114,7 +74,7 @@ public:
 
 private:
     static constexpr std::uint32_t everything = ~std::uint32_t{0};
-    using symbol_buffer = std::array<std::uint8_t, stash_block + 64>;
+    using symbol_buffer = std::array<std::uint8_t, packed_block + 64>;
 
     struct block_summary {
         std::array<std::uint32_t, 2> symbols{}, escapes{}, bytes{};
@@ -127,21 +87,24 @@ private:
 
     /// A word for each group of a block: which elements have a symbol, and which of them have bound 1.
     struct block_bits {
-        static constexpr index_t groups = stash_block / dithered_quantiser::group;
+        static constexpr index_t groups = packed_block / symbol_group;
         std::array<std::uint32_t, groups> live, kinds;
     };
     block_bits bits_of(index_t b, index_t length) const {
         block_bits bits;
         for (index_t g = 0; 32 * g < length; ++g) {
-            const index_t first = b * stash_block + 32 * g, count = length - 32 * g;
-            const std::uint32_t inside = count < 32 ? (1u << count) - 1u : everything;
+            const index_t first = b * packed_block + 32 * g, n = b * packed_block + length;
             const auto at = static_cast<std::size_t>(g);
-            bits.live[at] = zeros_.get().empty() ? inside : mask_word(zeros_.get(), first) & inside;
-            bits.kinds[at] = kinds_.get().empty() ? everything : mask_word(kinds_.get(), first);
+            bits.live[at] = bits_of_group(zeros_.get().data(), first, n);
+            bits.kinds[at] = kinds_.get().empty() ? everything : bits_of_group(kinds_.get().data(), first, n);
         }
         return bits;
     }
-    static index_t length_of(index_t b, index_t n) { return std::min(stash_block, n - b * stash_block); }
+    static std::vector<float> or_one(const tensor<float>& of_channels, float of_all) {
+        if (of_channels.empty()) return {of_all};
+        return {of_channels.span().begin(), of_channels.span().end()};
+    }
+    static index_t length_of(index_t b, index_t n) { return std::min(packed_block, n - b * packed_block); }
 
     // Stream 1 of block b, then stream 0, into its place of `all`.
     void make_symbols(const tensor<float>& x, index_t b, tensor<std::uint8_t>& all, block_summary& s) const {
@@ -149,7 +112,7 @@ private:
         std::array<symbol_buffer, 2> streams;
         const index_t length = length_of(b, x.size());
         const block_bits bits = bits_of(b, length);
-        quantiser_.encode(x.data() + b * stash_block, b * stash_block, length, bits.kinds.data(), symbols.data());
+        quantiser_.encode(x.data() + b * packed_block, b * packed_block, length, bits.kinds.data(), symbols.data());
         for (index_t g = 0; 32 * g < length; ++g) {
             const auto at = static_cast<std::size_t>(g);
             const std::uint32_t some = bits.live[at], kind = bits.kinds[at];
@@ -157,14 +120,14 @@ private:
             s.symbols[1] += gather_bytes(from, some & kind, streams[1].data() + s.symbols[1]);
             if (kind != everything) s.symbols[0] += gather_bytes(from, some & ~kind, streams[0].data() + s.symbols[0]);
         }
-        std::uint8_t* to = all.data() + b * stash_block;
+        std::uint8_t* to = all.data() + b * packed_block;
         for (const std::size_t k : {1u, 0u}) {
             std::uint8_t* const stream = streams[k].data();
             const std::uint32_t n = s.symbols[k];
             std::memset(stream + n, 0, 32);
             std::uint32_t escapes = 0;
 #pragma omp simd reduction(+ : escapes)
-            for (std::uint32_t i = 0; i < n; ++i) escapes += stream[i] == dithered_quantiser::escape;
+            for (std::uint32_t i = 0; i < n; ++i) escapes += stream[i] == escape_symbol;
             s.escapes[k] = escapes;
             if (huffman_)  // bytes follow when the codes are known
                 count_symbols(stream, n, s.counts[k]);
@@ -224,17 +187,17 @@ private:
         parallel_for(blocks, 1, [&](index_t begin, index_t end) {
             for (index_t b = begin; b < end; ++b) {
                 const block_summary& s = summaries[static_cast<std::size_t>(b)];
-                const std::uint8_t* from = symbols.data() + b * stash_block;
+                const std::uint8_t* from = symbols.data() + b * packed_block;
                 for (const std::size_t k : {1u, 0u}) {
                     std::uint8_t* const to = body.data() + places_[static_cast<std::size_t>(b)].symbols[k];
                     write_stream(from, s.symbols[k], codes[k], {to, s.bytes[k]});
                     from += s.symbols[k];
                 }
                 if (escapes_[static_cast<std::size_t>(b)])
-                    write_escapes(x, b, symbols.data() + b * stash_block, s.symbols[1], body);
+                    write_escapes(x, b, symbols.data() + b * packed_block, s.symbols[1], body);
             }
         });
-        body_ = waiting_bytes(std::move(body));
+        body_ = waiting_bytes<>(std::move(body));
     }
 
     void write_stream(const std::uint8_t* from, std::uint32_t n, const std::vector<huffman::code>& codes,
@@ -259,7 +222,7 @@ private:
         const block_bits bits = bits_of(b, length);
         for (index_t i = 0; i < length; ++i) {
             const auto at = static_cast<std::size_t>(i / 32);
-            if ((bits.live[at] >> i % 32) & 1u) each(b * stash_block + i, (bits.kinds[at] >> i % 32) & 1u);
+            if ((bits.live[at] >> i % 32) & 1u) each(b * packed_block + i, (bits.kinds[at] >> i % 32) & 1u);
         }
     }
 
@@ -270,8 +233,8 @@ private:
         const block_place& place = places_[static_cast<std::size_t>(b)];
         std::array<std::uint8_t*, 2> to{body.data() + place.escapes[0], body.data() + place.escapes[1]};
         for_live(b, x.size(), [&](index_t i, std::size_t k) {
-            if (*next[k]++ != dithered_quantiser::escape) return;
-            require(std::isfinite(x[i]), "an activation is ", x[i], " (element ", i, " of ", x.shape(), ')');
+            if (*next[k]++ != escape_symbol) return;
+            if (!std::isfinite(x[i])) fail_of_not_finite(x);
             std::memcpy(to[k], x.data() + i, 4);
             to[k] += 4;
         });
@@ -295,12 +258,12 @@ private:
         }
         const block_place& place(const bounded_activation& of) const { return of.places_[static_cast<std::size_t>(b)]; }
         huffman::byte_stream codes(const bounded_activation& of, std::size_t k) {
-            const auto bytes = std::as_bytes(of.body_.get().span());
+            const auto bytes = std::as_bytes(of.body().span());
             const block_place& at = place(of);
             return {bytes.subspan(at.symbols[k], at.escapes[k] - at.symbols[k]), symbols[k], streams[k].data()};
         }
         void read_planes(const bounded_activation& of, std::size_t k) {
-            byte_planes::unpack(of.body_.get().data() + place(of).symbols[k], symbols[k], streams[k].data());
+            byte_planes::unpack(of.body().data() + place(of).symbols[k], symbols[k], streams[k].data());
         }
     };
 
@@ -314,23 +277,22 @@ private:
             next[1] += spread_bytes(block.streams[1].data() + next[1], some & kind, to);
             if (kind != everything) next[0] += spread_bytes(block.streams[0].data() + next[0], some & ~kind, to);
         }
-        const index_t first = block.b * stash_block;
+        const index_t first = block.b * packed_block;
         quantiser_.decode(symbols.data(), first, block.length, block.bits.kinds.data(), block.bits.live.data(),
                           x.data() + first);
         if (!escapes_[static_cast<std::size_t>(block.b)]) return;
         const block_place& place = block.place(*this);
         std::array<const std::uint8_t*, 2> symbol{block.streams[0].data(), block.streams[1].data()},
-            from{body_.get().data() + place.escapes[0], body_.get().data() + place.escapes[1]};
+            from{body().data() + place.escapes[0], body().data() + place.escapes[1]};
         for_live(block.b, x.size(), [&](index_t i, std::size_t k) {
-            if (*symbol[k]++ != dithered_quantiser::escape) return;
+            if (*symbol[k]++ != escape_symbol) return;
             std::memcpy(x.data() + i, from[k], 4);
             from[k] += 4;
         });
     }
 
-    cairn::shape shape_;
     dithered_quantiser quantiser_;
-    waiting_bytes zeros_, kinds_;
+    waiting_bytes<> zeros_, kinds_;
     bool huffman_;
     index_t mask_bytes_;
     std::array<huffman::lengths, 2> lengths_;    // of the codes
@@ -338,9 +300,6 @@ private:
     std::vector<block_place> places_;
     std::vector<std::uint32_t> symbols_;  // of stream 1, in each block
     std::vector<bool> escapes_;           // whether a block has some
-    waiting_bytes body_{tensor<std::uint8_t>()};
 };
 
-}  // namespace detail
-
-}  // namespace cairn
+}  // namespace cairn::detail

@@ -11,10 +11,7 @@
 #include <cairn/stash/activation_packer.hpp>
 
 #include <cmath>
-#include <iomanip>
-#include <limits>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -34,9 +31,10 @@ struct bounded_place {
 };
 
 /// See the top of the file.
+template <Device D = cpu>
 class place_bounds {
 public:
-    place_bounds(bound_config c, arena<float>& weights) : config_(c), weights_(weights) {
+    place_bounds(bound_config c, arena<float, D>& weights) : config_(c), weights_(weights) {
         for (const auto& [name, p] : weights.parameters()) {
             const std::size_t end = name.rfind('/');
             if (end == std::string::npos || name.substr(end + 1) != "weight") continue;
@@ -46,13 +44,14 @@ public:
     }
 
     std::vector<bounded_place>& places() { return places_; }
+    const std::vector<bounded_place>& places() const { return places_; }
     const gradient_noise* noise_of(const bounded_place& p) const {
         const auto found = noise_.find(p.weight_path);
         return found == noise_.end() ? nullptr : &found->second;
     }
 
     /// The places that a forward pass went by, with `heard` of its backward. What is known of them stays.
-    void learn(const activation_packer& packer, const output_gradients& heard) {
+    void learn(const activation_packer<D>& packer, const output_gradients<D>& heard) {
         std::map<saved_place, bounded_place> before;
         std::vector<bounded_place> inputs;  // of segments
         for (const bounded_place& p : places_)
@@ -110,7 +109,7 @@ public:
     }
 
     /// Variance of a weight's gradient that the formula expects of its place.
-    double predicted(const bounded_place& p, const output_gradients& heard) const {
+    double predicted(const bounded_place& p, const output_gradients<D>& heard) const {
         return predicted_variance(heard.of_weight.at(weight_of_path_.at(p.weight_path)), p.bound,
                                   p.normalised ? 1 : p.non_zero);
     }
@@ -118,7 +117,7 @@ public:
 
     /// From the last measurement; `in_use`: whether a place was packed in it.
     template <class InUse>
-    void correct(const output_gradients& heard, InUse&& in_use) {
+    void correct(const output_gradients<D>& heard, InUse&& in_use) {
         for (bounded_place& p : places_) {
             if (!in_use(p) || p.bound <= 0) continue;
             if (p.segment < 0 && p.weight_path) {
@@ -132,7 +131,7 @@ public:
     }
 
     /// Sets every bound by the rule.
-    void set(const output_gradients& heard) {
+    void set(const output_gradients<D>& heard) {
         for (bounded_place& p : places_) {
             if (p.segment >= 0) continue;
             if (p.weight_path) {
@@ -198,57 +197,23 @@ public:
         return n;
     }
 
-    /// Everything that the next audit and the codecs go on from, one line each.
-    std::string text() const {
-        std::ostringstream out;
-        out << std::setprecision(std::numeric_limits<double>::max_digits10);
-        for (const auto& [path, n] : noise_)
-            out << "noise " << path << ' ' << n.own << ' ' << n.added << ' ' << n.mean_magnitude << '\n';
-        for (const bounded_place& p : places_)
-            out << "place " << p.at.path << ' ' << p.at.slot << ' ' << p.at.layer << ' ' << p.weight_path << ' '
-                << p.charged_path << ' ' << p.segment << ' ' << p.normalised << ' ' << p.masked << ' '
-                << p.first_of_block << ' ' << p.non_zero << ' ' << p.bound << ' ' << p.correction << ' ' << p.scale
-                << '\n';
-        return out.str();
-    }
-
-    /// Takes a line of text(); what is known already stays. False: it is another one's.
-    bool read(const std::string& line) {
-        std::istringstream in(line);
-        std::string what;
-        in >> what;
-        if (what == "noise") {
-            std::uint64_t path = 0;
-            gradient_noise n;
-            in >> path >> n.own >> n.added >> n.mean_magnitude;
-            noise_.try_emplace(path, n);
-        } else if (what == "place") {
-            bounded_place p;
-            in >> p.at.path >> p.at.slot >> p.at.layer >> p.weight_path >> p.charged_path >> p.segment >>
-                p.normalised >> p.masked >> p.first_of_block >> p.non_zero >> p.bound >> p.correction >> p.scale;
-            if (std::ranges::none_of(places_, [&](const bounded_place& known) { return known.at == p.at; }))
-                places_.push_back(p);
-        } else {
-            return false;
-        }
-        require(!in.fail(), "activation memory: the saved line \"", line, "\" is damaged");
-        return true;
-    }
-    void forget() {
-        places_.clear();
-        noise_.clear();
+    /// By the path of a weight. With the places, what the next audit and the codecs go on from.
+    const std::map<std::uint64_t, gradient_noise>& noise() const { return noise_; }
+    void restore(std::map<std::uint64_t, gradient_noise> noise, std::vector<bounded_place> places) {
+        noise_ = std::move(noise);
+        places_ = std::move(places);
     }
 
 private:
     double elements(int weight) const { return double(parameter_of(weight).shape.size()); }
-    const parameter<float>& parameter_of(int weight) const {
+    const parameter<float, D>& parameter_of(int weight) const {
         return *weights_.parameters()[static_cast<std::size_t>(weight)].p;
     }
 
     /// Sum over a weight's elements of f(index in the arena).
     template <class F>
     double over(int weight, F&& f) const {
-        const parameter<float>& p = parameter_of(weight);
+        const parameter<float, D>& p = parameter_of(weight);
         const index_t first = p.grad.data() - weights_.grads().data();
         double sum = 0;
         for (index_t i = first; i < first + p.shape.size(); ++i) sum += f(static_cast<std::size_t>(i));
@@ -276,7 +241,7 @@ private:
     }
 
     bound_config config_;
-    arena<float>& weights_;
+    arena<float, D>& weights_;
     std::map<int, std::uint64_t> path_of_weight_;
     std::map<std::uint64_t, int> weight_of_path_;
     std::vector<bounded_place> places_;

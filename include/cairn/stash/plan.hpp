@@ -326,28 +326,4 @@ private:
     std::vector<std::vector<range_use>> packed_, recomputed_;  // by codec; by the segment's length
 };
 
-/// Everything is kept.
-template <class T, Device D>
-stash_plan keep_plan(sequential<T, D>& net, const shape& in) {
-    return stash_planner<T, D>(net, in).keep_plan();
-}
-
-/// About √L segments of equal size.
-template <class T, Device D>
-stash_plan sqrt_plan(sequential<T, D>& net, const shape& in) {
-    return stash_planner<T, D>(net, in).sqrt_plan();
-}
-
-/// The smallest peak of activation bytes.
-template <class T, Device D>
-stash_plan smallest_plan(sequential<T, D>& net, const shape& in) {
-    return stash_planner<T, D>(net, in).smallest_plan();
-}
-
-/// The least recomputation within `budget` bytes of activations. Throws if that is impossible.
-template <class T, Device D>
-stash_plan cheapest_plan(sequential<T, D>& net, const shape& in, index_t budget) {
-    return stash_planner<T, D>(net, in).cheapest_plan(budget);
-}
-
 }  // namespace cairn

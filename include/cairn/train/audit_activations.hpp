@@ -19,9 +19,9 @@ namespace cairn {
 
 /// `everyone`: the ranks that take a step together; null: this one alone. `pass(samples)`: the pass_context of a
 /// device_batch.
-template <class Pass>
-void audit_activations(compressed_activations& activations, model_stages<cpu, float>& model, arena<float>& weights,
-                       const micro_batches<cpu>& batch, const micro_batch_loss<cpu>& loss, std::int64_t step,
+template <Device D, class Pass>
+void audit_activations(compressed_activations<D>& activations, model_stages<D, float>& model, arena<float, D>& weights,
+                       const micro_batches<D>& batch, const micro_batch_loss<D>& loss, std::int64_t step,
                        any_communicator* everyone, Pass&& pass) {
     const index_t count = batch.count(), part = std::max<index_t>(std::min<index_t>(2, count / 2), count / 8);
     require(part >= 1, "train.activation_memory = compress: a rank has ", count,
@@ -30,30 +30,27 @@ void audit_activations(compressed_activations& activations, model_stages<cpu, fl
     // Other numbers than the step's.
     activations.packer().begin_step(seed, ~static_cast<std::uint32_t>(step));
     const auto run = [&](index_t first, index_t samples, curvature_listener* listener) {
-        micro_batches<cpu> piece(samples_of(batch.whole(), {first, samples}));
+        micro_batches<D> piece(samples_of(batch.whole(), {first, samples}));
         piece.place(piece.first_sample(), samples);
-        step_scalars<cpu> losses;
+        step_scalars<D> losses;
         model.observe(
-            {samples}, [&](int m, tensor<float> y) { return loss.gradient(piece, m, std::move(y), losses); },
+            {samples}, [&](int m, tensor<float, D> y) { return loss.gradient(piece, m, std::move(y), losses); },
             [&](int m) {
                 pass_context p = pass(piece[m]);
                 p.repeated = true;
                 p.curvature = listener;
-                return stage_input<float, cpu>{piece[m].there.x.share(), p};
+                return stage_input<float, D>{piece[m].there.x.share(), p};
             });
     };
     const auto recompute = [&](bool on) {
         if (!activations.plans()) return;
-        sequential<float>& chain = model.stages().front().layers();
+        sequential<float, D>& chain = model.stages().front().layers();
         on&& activations.plan() ? apply(chain, *activations.plan()) : chain.recompute({});
     };
     const auto audit = [&] {
         activations.audit([&](int number, curvature_listener* listener) { run(number * part, part, listener); },
                           recompute);
-        if (!everyone) return;
-        std::string known;
-        for (const std::string& text : all_gather_text(*everyone, activations.text())) known += text;
-        activations.read(known);
+        if (everyone) restore(activations, all_gather_text(*everyone, text_of(activations)));
     };
     audit();
     rank_agreement ranks;
@@ -69,7 +66,7 @@ void audit_activations(compressed_activations& activations, model_stages<cpu, fl
     const bool first = !activations.plan();
     const std::vector<index_t> samples = batch.samples();  // of the micro-batches
     const shape in = batch.whole().there.x.shape().with(0, *std::ranges::max_element(samples));
-    plan_activations(activations, model.stages().front().layers(), in, part, memory_pool::host().limit(), ranks,
+    plan_activations(activations, model.stages().front().layers(), in, part, D::memory().limit(), ranks,
                      [&](index_t n) {
                          run(0, n, nullptr);
                          weights.zero_grad();

@@ -33,12 +33,15 @@ public:
     void make(index_t outputs, bool one_row) {
         memory_ = settings_.choice("train.activation_memory",
                                    {"keep", "recompute", "recompute_smallest", "compress", "auto"}, "keep");
-        require(packs_activations<D, T> || (memory_ != "compress" && memory_ != "auto"),
-                "train.activation_memory = ", memory_, " packs activations of float on the host: on ", D::name, " in ",
-                type_name<T>(), " take keep, recompute or recompute_smallest");
+        const bool packs = memory_ == "compress" || memory_ == "auto";
+        require(packs_activations<T> || !packs, "train.activation_memory = ", memory_,
+                " packs activations of float: in ", type_name<T>(), " take keep, recompute or recompute_smallest");
+        require(!packs || settings_.get("train.cuda_graph", std::string("off")) != "on",
+                "train.cuda_graph = on records steps, and how many bytes packed activations take is known in each step "
+                "alone: set it to off, or train.activation_memory = keep, recompute or recompute_smallest");
         limit_memory();
         sequential<T, D> model = make_whole(outputs, one_row);
-        if constexpr (packs_activations<D, T>)  // ADMM too is the host's, in float
+        if constexpr (std::same_as<D, cpu> && std::same_as<T, float>)  // as ADMM is
             if (run_.is_split()) split_places_ = admm::split_places(model, run_.algorithm_kind);
         require(split_places_.empty() || memory_ == "keep",
                 "train.activation_memory is for train.algorithm = gradient");
@@ -56,9 +59,9 @@ public:
                                                          run_.plan ? arena_scope::stage : arena_scope::whole_model);
         for (std::size_t i = 0; i < run_.layers.size(); ++i) {
             const shape in = inputs[i].with(0, run_.batch);
-            if (memory_ == "recompute") apply(run_.layers[i], sqrt_plan(run_.layers[i], in));
+            if (memory_ == "recompute") apply(run_.layers[i], stash_planner(run_.layers[i], in).sqrt_plan());
             if (memory_ == "recompute_smallest" || memory_ == "auto")  // until its own plan is made
-                apply(run_.layers[i], smallest_plan(run_.layers[i], in));
+                apply(run_.layers[i], stash_planner(run_.layers[i], in).smallest_plan());
         }
     }
 

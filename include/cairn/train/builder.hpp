@@ -297,7 +297,7 @@ private:
             .mc_label_stride = mc_label_stride(settings_)};
         any_objective<D> goal = goal_->make(
             settings_, {run_.data.info, run_.data.sample, run_.outputs_are_cut ? run_.over.tensor : nullptr});
-        if constexpr (packs_activations<D, T>) run_.activations = make_compressed_activations(settings_, *run_.weights);
+        if constexpr (packs_activations<T>) run_.activations = make_compressed_activations(settings_, *run_.weights);
         sequential<T, D>& model = run_.layers.front();
         std::optional<model_stages<D, T>> stages;
         if (run_.plan)

@@ -98,8 +98,10 @@ public:
             share_numbers();
             share_tensors();
         }
-        if (run_.activations)
-            run_.activations->read(run_.ranks ? broadcast_text(run_.ranks->everyone, activations_) : activations_);
+        if (run_.activations) {
+            if (run_.ranks) activations_ = broadcast_text(run_.ranks->everyone, activations_);
+            restore(*run_.activations, std::span(&activations_, 1));
+        }
         require_same_epochs();
         run_.algorithm->stages().values_changed();
         run_.algorithm->state_loaded();
@@ -136,7 +138,7 @@ private:
         algorithm_ = run_.algorithm->state();
         for (auto& [name, number] : algorithm_.counters) s.add(name, *number);
         for (auto& [name, number] : algorithm_.numbers) s.add(name, *number);
-        if (run_.activations) activations_ = run_.activations->text();
+        if (run_.activations) activations_ = text_of(*run_.activations);
         if (with_activations) s.add("activations", activations_);
         if (stage_numbers_)
             for (auto& [name, number] : stage_numbers_->numbers()) s.add("kfac/" + name, number);

@@ -9,7 +9,7 @@
 // The planner's own idea of a peak is not exact where codecs are: its budget is moved by what the rehearsal was off,
 // and the cheapest plan that a rehearsal found to fit is taken. On several ranks all rehearse what rank 0 plans.
 
-#include <cairn/stash/activation_memory.hpp>
+#include <cairn/train/activation_state.hpp>
 
 #include <functional>
 #include <optional>
@@ -27,13 +27,14 @@ struct rank_agreement {
 /// See the top of the file. `pass(n)`: forward and backward of n samples, gradients dropped. `in`: what the model reads
 /// in a step, or in each of its micro-batches; `part`: samples to measure with. `limit`: bytes of the pool. Throws where
 /// no plan fits, saying by how much.
-template <class Pass>
-void plan_activations(compressed_activations& activations, sequential<float>& chain, const shape& in, index_t part,
-                      index_t limit, const rank_agreement& ranks, Pass&& pass) {
-    memory_pool& pool = memory_pool::host();
+template <Device D, class Pass>
+void plan_activations(compressed_activations<D>& activations, sequential<float, D>& chain, const shape& in,
+                      index_t part, index_t limit, const rank_agreement& ranks, Pass&& pass) {
+    memory_pool& pool = D::memory();
     const auto follow = [&](const stash_plan& mine) {
         activations.follow(mine);
-        activations.read(ranks.of_root(activations.text()));
+        const std::string plan = ranks.of_root(text_of(activations));
+        restore(activations, std::span(&plan, 1));
         apply(chain, *activations.plan());
     };
     // What a pass of n samples takes beside what is live, and a plan with its peak: by a straight line, or measured.
@@ -77,20 +78,24 @@ void plan_activations(compressed_activations& activations, sequential<float>& ch
     const double share = double(in.front()) / double(part);
     chain.recompute({});
     activations.packer().keep_all(true);
+    D::wait();
     const stopwatch watch;
     pass(part);
-    const double unit = watch.seconds() / stash_planner<float, cpu>(chain, in.with(0, part)).work_of_step();
+    D::wait();
+    const double unit = watch.seconds() / stash_planner<float, D>(chain, in.with(0, part)).work_of_step();
     activations.packer().keep_all(false);
     packing_costs costs(static_cast<std::size_t>(chain.size()));
-    for (int codec = 0; codec < compressed_activations::codec_numbers; ++codec) {
-        activations.pack_all_by(static_cast<compressed_activations::codec_number>(codec));
+    activations.packer().time_codecs(true);
+    for (int codec = 0; codec < compressed_activations<D>::codec_numbers; ++codec) {
+        activations.pack_all_by(static_cast<typename compressed_activations<D>::codec_number>(codec));
         for (int twice = 0; twice < 2; ++twice) pass(part);  // the first is cold
         const auto found = activations.costs_of_last_pass(chain.size());
         for (std::size_t i = 0; i < costs.size(); ++i)
             costs[i].push_back({found[i].kept * share, found[i].packed * share, found[i].work * share / unit});
     }
+    activations.packer().time_codecs(false);
 
-    stash_planner<float, cpu> planner(chain, in, costs);
+    stash_planner<float, D> planner(chain, in, costs);
     stash_plan best = planner.smallest_plan();
     if (first) {  // kernels are chosen by measurement, which takes more memory than they do, for these sizes once
         follow(best);

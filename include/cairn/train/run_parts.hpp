@@ -67,7 +67,7 @@ struct run_parts {
     index_t parameters = 0;                // trained values of the whole model
     std::optional<pipeline_plan> plan;     // where there is a pipeline
     std::unique_ptr<arena<float, D>> weights;
-    std::unique_ptr<compressed_activations> activations;  // null where they are kept
+    std::unique_ptr<compressed_activations<D>> activations;  // null where they are kept
     lr_schedule rate;
     std::optional<loss_scaler> scaler;                    // of layers in float16
     std::unique_ptr<preconditioner<float, D>> curvature;  // null unless the optimizer has one

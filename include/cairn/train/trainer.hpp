@@ -56,7 +56,7 @@ public:
             any_objective<D> goal, trainer_config config, ranks<D>* axis = nullptr,
             preconditioner<float, D>* curvature = nullptr, quadratic_step<D>* quadratic = nullptr,
             loss_scaler* scaler = nullptr, std::optional<model_stages<D, T>> stages = {},
-            compressed_activations* activations = nullptr)
+            compressed_activations<D>* activations = nullptr)
         : model_(model),
           weights_(weights),
           optimizer_(std::move(optimizer)),
@@ -71,7 +71,7 @@ public:
                     axis ? &axis->gradients.reducer() : nullptr),
           stages_(stages ? std::move(*stages) : model_stages<D, T>(model, weights)),
           activations_(activations) {
-        if constexpr (packs_activations<D, T>)
+        if constexpr (packs_activations<T>)
             if (activations_) stages_.follow(&activations_->packer());
         // Of several stages none knows when the sums of all layers are complete: then they leave after backward.
         stages_.listen(axis_ ? axis_->gradients.listener() : nullptr, [this] {
@@ -86,7 +86,7 @@ public:
     step_result step(micro_batches<D> batch, bool stop = false, const std::function<void()>& meanwhile = {}) override {
         place_among_ranks(batch);
         const double lr = rate_(steps());
-        if constexpr (packs_activations<D, T>)
+        if constexpr (packs_activations<T>)
             if (activations_) begin_packing(batch);
 
         // Gradients of all micro-batches. Full buckets of them leave for the other ranks while backward goes on.
@@ -155,7 +155,7 @@ public:
         return all;
     }
     void state_loaded() override {
-        if constexpr (packs_activations<D, T>)
+        if constexpr (packs_activations<T>)
             if (activations_ && activations_->plan()) apply(stages_.stages().front().layers(), *activations_->plan());
     }
     std::vector<std::pair<std::string, double>> figures() override { return {{"lr", rate_(steps() - 1)}}; }
@@ -246,8 +246,8 @@ private:
     quadratic_update<D, T> quadratic_;
     loss_scaling<D, T> scaling_;
     graph_recorder<D> recorder_;
-    model_stages<D, T> stages_;            // goes first: it may hold tensors of a step that could not be recorded
-    compressed_activations* activations_;  // on the host alone
+    model_stages<D, T> stages_;               // goes first: it may hold tensors of a step that could not be recorded
+    compressed_activations<D>* activations_;  // null where they are kept
     index_t saved_after_forward_ = 0;
     curvature_listener* observer_ = nullptr;  // of the rows of the step at hand
 };

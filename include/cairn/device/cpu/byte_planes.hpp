@@ -1,10 +1,7 @@
 #pragma once
-// Small bytes by planes of bits, each group of 32 with as many planes as its largest byte needs:
-//   | widths of the groups, 4 bits each | for each group: its planes, 4 bytes each; bit i of plane j: bit j of byte i |
-// Values near zero take few bits, and packing is a comparison of whole vectors. n bytes take
-// ⌈⌈n / 32⌉ / 2⌉ + 4 Σ widths.
+// Planes of bits (device/packed_symbols.hpp) on the host: a group in one vector.
 
-#include <cairn/core/shape.hpp>
+#include <cairn/device/packed_symbols.hpp>
 
 #include <bit>
 #include <cstdint>
@@ -15,10 +12,6 @@
 #endif
 
 namespace cairn::byte_planes {
-
-inline constexpr index_t group = 32;
-
-inline index_t groups(index_t n) { return (n + group - 1) / group; }
 
 namespace detail {
 
@@ -45,7 +38,11 @@ namespace detail {
 #else
     for (int j = 0; j < width; ++j) {
         std::uint32_t plane = 0;
-        for (int i = 0; i < 32; ++i) plane |= ((static_cast<std::uint32_t>(bytes[i]) >> j) & 1u) << i;
+        for (int i = 0; i < 8; ++i) {
+            std::uint32_t four;
+            std::memcpy(&four, bytes + 4 * i, 4);
+            plane |= four_bits(four, j) << (4 * i);
+        }
         std::memcpy(out + 4 * j, &plane, 4);
     }
 #endif
@@ -66,11 +63,10 @@ namespace detail {
     }
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(bytes), v);
 #else
-    std::memset(bytes, 0, 32);
-    for (int j = 0; j < width; ++j) {
-        std::uint32_t plane;
-        std::memcpy(&plane, in + 4 * j, 4);
-        for (int i = 0; i < 32; ++i) bytes[i] = static_cast<std::uint8_t>(bytes[i] | ((plane >> i) & 1u) << j);
+    for (int i = 0; i < 8; ++i) {
+        std::uint32_t four = 0;
+        for (int j = 0; j < width; ++j) four |= four_bytes((in[4 * j + i / 2] >> (i % 2 * 4)) & 15u, j);
+        std::memcpy(bytes + 4 * i, &four, 4);
     }
 #endif
 }
@@ -80,20 +76,18 @@ namespace detail {
 /// Bytes that pack() writes. `bytes` has room for whole groups, zeros behind n.
 inline index_t packed_bytes(const std::uint8_t* bytes, index_t n) {
     index_t planes = 0;
-    for (index_t g = 0; g < groups(n); ++g) planes += detail::width_of(bytes + group * g);
-    return (groups(n) + 1) / 2 + 4 * planes;
+    for (index_t g = 0; g < groups(n); ++g) planes += detail::width_of(bytes + symbol_group * g);
+    return width_bytes(n) + 4 * planes;
 }
 
 /// Returns the end of what it wrote.
 inline std::uint8_t* pack(const std::uint8_t* bytes, index_t n, std::uint8_t* out) {
-    std::uint8_t *const widths = out, *planes = out + (groups(n) + 1) / 2;
+    std::uint8_t *const widths = out, *planes = out + width_bytes(n);
+    std::memset(widths, 0, static_cast<std::size_t>(width_bytes(n)));
     for (index_t g = 0; g < groups(n); ++g) {
-        const int width = detail::width_of(bytes + group * g);
-        if (g % 2 == 0)
-            widths[g / 2] = static_cast<std::uint8_t>(width);
-        else
-            widths[g / 2] = static_cast<std::uint8_t>(widths[g / 2] | width << 4);
-        detail::store(bytes + group * g, width, planes);
+        const int width = detail::width_of(bytes + symbol_group * g);
+        widths[g / 2] = static_cast<std::uint8_t>(widths[g / 2] | width << (g % 2 * 4));
+        detail::store(bytes + symbol_group * g, width, planes);
         planes += 4 * width;
     }
     return planes;
@@ -101,10 +95,10 @@ inline std::uint8_t* pack(const std::uint8_t* bytes, index_t n, std::uint8_t* ou
 
 /// The inverse; writes whole groups.
 inline void unpack(const std::uint8_t* in, index_t n, std::uint8_t* bytes) {
-    const std::uint8_t* planes = in + (groups(n) + 1) / 2;
+    const std::uint8_t* planes = in + width_bytes(n);
     for (index_t g = 0; g < groups(n); ++g) {
         const int width = (in[g / 2] >> (g % 2 * 4)) & 15;
-        detail::load(planes, width, bytes + group * g);
+        detail::load(planes, width, bytes + symbol_group * g);
         planes += 4 * width;
     }
 }

@@ -1,18 +1,13 @@
 #pragma once
-// Uniform quantiser with subtractive dither (Schuchman 1964; Gray and Stockham 1993), one byte a value:
-//   q = round((x − o_c) / Δ_c + u),   x̂ = o_c + (q − u) Δ_c,   Δ_c = 2 eb_c,   c: the channel of x
-// u is uniform in ±1/2 and drawn again by the decoder from the number of the element. |x − x̂| ≤ eb_c always, the error
-// is uniform and independent of x. Without u the error depends on x, and a sum of many is biased.
-//   symbol   zigzag(q) for |q| ≤ 127; 255, escape: |q| is larger, x is not finite, or rounding broke the bound
-// Elements can be of two kinds by a bit each, with steps of their own. Groups of 32, the loops of which vectorise.
+// The quantiser of device/packed_symbols.hpp on the host, in groups of 32, the loops of which vectorise; and how the
+// bytes of chosen elements move together and apart.
 
 #include <cairn/core/random.hpp>
-#include <cairn/core/shape.hpp>
+#include <cairn/device/packed_symbols.hpp>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -27,8 +22,7 @@ namespace cairn {
 /// See the top of the file. Kind 1: elements whose bit is set; kind 0: the others.
 class dithered_quantiser {
 public:
-    static constexpr int group = 32;
-    static constexpr std::uint8_t escape = 255;
+    static constexpr int group = symbol_group;
 
     /// `bounds[k]`: of kind k, times `scale[c]` in channel c. `offset` and `scale` are of all channels, the last axis.
     /// `first_number`: of `random`, that of element 0.
@@ -45,11 +39,11 @@ public:
         }
         for (std::size_t i = 0; i < padded; ++i) {
             const std::size_t c = i % offset.size();
+            const auto steps = quantiser_steps::of(bounds, offset[c], scale[c]);
             offset_[i] = offset[c];
             for (std::size_t k = 0; k < 2; ++k) {
-                const float step = 2 * bounds[k] * scale[c] * (1 - 0x1p-13f);  // leaves room for rounding
-                step_[k][i] = std::isfinite(step) ? step : 0;                  // without steps, values are escapes
-                inverse_[k][i] = step_[k][i] > 0 ? 1 / step_[k][i] : 0;
+                step_[k][i] = steps.step[k];
+                inverse_[k][i] = steps.inverse[k];
             }
         }
     }
@@ -90,11 +84,7 @@ private:
             const std::uint32_t kind = (kinds >> i) & 1u;
             const float s0 = step0[i], s1 = step1[i], r0 = inverse0[i], r1 = inverse1[i];
             const float step = kind ? s1 : s0, inverse = kind ? r1 : r0;
-            const float u = dither(at + i), q = std::nearbyint((x[i] - o[i]) * inverse + u);
-            const float back = o[i] + (q - u) * step;
-            const bool fits = std::abs(q) <= 127.0f && std::abs(x[i] - back) <= 0.50005f * step;
-            const std::int32_t n = fits ? static_cast<std::int32_t>(q) : 0;
-            symbol[i] = fits ? (n << 1) ^ (n >> 31) : escape;
+            symbol[i] = symbol_of(x[i], o[i], step, inverse, dither_of(at + i, key_));
         }
 #pragma omp simd
         for (int i = 0; i < group; ++i) symbols[i] = static_cast<std::uint8_t>(symbol[i]);
@@ -112,20 +102,9 @@ private:
 #pragma omp simd
         for (std::uint32_t i = 0; i < group; ++i) {
             const float s0 = step0[i], s1 = step1[i], step = (kinds >> i) & 1u ? s1 : s0;
-            const std::int32_t s = symbol[i], q = (s >> 1) ^ -(s & 1);
-            const float value = o[i] + (static_cast<float>(q) - dither(at + i)) * step;
+            const float value = value_of(symbol[i], o[i], step, dither_of(at + i, key_));
             x[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0u - ((live >> i) & 1u)));
         }
-    }
-
-    /// Uniform in ±1/2: a 32-bit mixing of the element's number (Wellons' lowbias32), far cheaper than Philox, from
-    /// which the key is.
-    [[gnu::always_inline]] float dither(std::uint32_t i) const {
-        std::uint32_t h = i * 0x9E3779B9u + key_;
-        h = (h ^ (h >> 16)) * 0x7FEB352Du;
-        h = (h ^ (h >> 15)) * 0x846CA68Bu;
-        h ^= h >> 16;
-        return static_cast<float>(static_cast<std::int32_t>(h)) * 0x1p-32f;
     }
 
     index_t channels_;

@@ -31,6 +31,12 @@ struct term_value {
         return static_cast<double>(x);
     }
 };
+struct term_magnitude {
+    template <class T>
+    CAIRN_HD double operator()(T x) const {
+        return x < 0 ? -static_cast<double>(x) : static_cast<double>(x);
+    }
+};
 struct term_square {
     template <class T>
     CAIRN_HD double operator()(T x) const {

@@ -104,6 +104,8 @@ bool aligned_for_packets(int lanes, E*... arrays) {
 
 }  // namespace grid
 
+using grid::for_indices;
+
 /// As for_each, but nothing is done where `number`, which the device has computed, is not finite. Null: always.
 template <GridDevice D, class F, class... Elements>
 void for_each_if_finite(D, const double* number, index_t n, F f, Elements*... arrays) {

@@ -105,6 +105,27 @@ CAIRN_HD T block_sum(Block& b, T v, T* scratch) {
     return all;
 }
 
+/// Σ of v over the threads before this one; `all`: over all of them. `scratch`: one T a warp.
+template <class Block, class T>
+CAIRN_HD T sum_before(Block& b, T v, T* scratch, T& all) {
+    T before{};
+    for (int mask = 1; mask < warp_threads; mask *= 2) {  // of the threads of a warp that share the bits above
+        const T other = b.shuffle_xor(v, mask);
+        if (b.thread() & mask) before += other;
+        v += other;
+    }
+    const int warps = static_cast<int>(b.threads()) / warp_threads, mine = static_cast<int>(b.thread()) / warp_threads;
+    if (b.thread() % warp_threads == 0) scratch[mine] = v;
+    b.sync();
+    all = T{};
+    for (int w = 0; w < warps; ++w) {
+        if (w < mine) before += scratch[w];
+        all += scratch[w];
+    }
+    b.sync();  // scratch may be used again
+    return before;
+}
+
 /// Largest v of the threads of a block, for all of them. A NaN loses: who minds asks for it apart.
 template <class Block, class T>
 CAIRN_HD T block_max(Block& b, T v, T* scratch) {

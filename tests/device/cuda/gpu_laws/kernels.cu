@@ -12,6 +12,7 @@
 #include "device/cuda/refusal_laws.hpp"
 #include "device/cuda/repeat_laws.hpp"
 #include "device/cuda/softmax_laws.hpp"
+#include "device/cuda/stash_laws.hpp"
 #include "device/cuda/sum_laws.hpp"
 #include "forced_choice.hpp"
 
@@ -49,6 +50,8 @@ TEST_CASE("GPU: reductions give the results of long double", "[gpu]") {
 TEST_CASE("GPU: elementwise kernels give the results of plain loops", "[gpu]") {
     check_each(pointwise_laws::all<cuda>());
 }
+
+TEST_CASE("GPU: activations are packed as on the host", "[gpu]") { check_each(stash_laws::all<cuda, false>()); }
 
 TEST_CASE("GPU: kernels refuse what the host refuses", "[gpu]") { check_each(refusal_laws::all<cuda>()); }
 
