@@ -234,7 +234,9 @@ private:
     }
 
     void write_report(const output_gradients<D>& heard) {
-        report_ = {.added_share = bounds_.added_share(), .loose = bounds_.loose()};
+        report_ = audit_report();
+        report_.added_share = bounds_.added_share();
+        report_.loose = bounds_.loose();
         for (const bounded_place& p : bounds_.places()) {
             const auto record = packer_.record(p.at);
             const stash what = rule_of(p).what;
