@@ -123,21 +123,13 @@ struct count_chunk {
     }
 };
 
-/// Σ over the threads before this one. `room`: select_threads of T.
+/// Σ over the threads before this one. Shared memory: a word a warp.
 template <class Block>
-CAIRN_HD run_counts sum_before(Block& b, run_counts mine, run_counts* room) {
-    const index_t t = b.thread();
-    room[t] = mine;
-    b.sync();
-    for (index_t apart = 1; apart < select_threads; apart *= 2) {
-        run_counts other;
-        if (t >= apart) other = room[t - apart];
-        b.sync();
-        room[t].above += other.above;
-        room[t].equal += other.equal;
-        b.sync();
-    }
-    return {room[t].above - mine.above, room[t].equal - mine.equal};
+CAIRN_HD run_counts counts_before(Block& b, run_counts mine) {
+    auto* const room = b.template shared<std::uint32_t>();
+    std::uint32_t all = 0;
+    const std::uint32_t above = sum_before(b, mine.above, room, all), equal = sum_before(b, mine.equal, room, all);
+    return {above, equal};
 }
 
 /// counts[chunk] becomes the sum of those before it. One block.
@@ -154,7 +146,7 @@ struct scan_chunks {
             mine.above += counts[i].above;
             mine.equal += counts[i].equal;
         }
-        run_counts at = sum_before(b, mine, b.template shared<run_counts>());
+        run_counts at = counts_before(b, mine);
         for (index_t i = begin; i < end; ++i) {
             const run_counts own = counts[i];
             counts[i] = at;
@@ -177,7 +169,7 @@ struct write_chosen {
     CAIRN_HD void operator()(Block& b) const {
         const index_t first = first_of_run(b.block(), b.thread()), end = end_of_run(first, n);
         const std::uint32_t threshold = search->prefix, ties = search->rank;
-        run_counts at = sum_before(b, run_counts::of(x, first, end, threshold), b.template shared<run_counts>());
+        run_counts at = counts_before(b, run_counts::of(x, first, end, threshold));
         at.above += before[b.block()].above;
         at.equal += before[b.block()].equal;
         for (index_t i = first; i < end; ++i) {
@@ -291,7 +283,7 @@ void select_largest(D d, std::span<const float> values, index_t k, selection<D>&
     auto* const bins = reinterpret_cast<std::uint32_t*>(chosen.bins.data());
     auto* const search = reinterpret_cast<grid::magnitude_search*>(chosen.search.data());
     auto* const counts = reinterpret_cast<grid::run_counts*>(chosen.counts.data());
-    constexpr index_t of_counts = grid::select_threads * static_cast<index_t>(sizeof(grid::run_counts));
+    constexpr index_t of_counts = grid::select_threads / warp_threads * 4;
     grid::for_indices(d, 1, grid::begin_search{search, static_cast<std::uint32_t>(k)}, 32);
     int shift = 20;
     for (const int bits : {11, 10, 10}) {
