@@ -2,6 +2,7 @@
 
 #include "catch.hpp"
 #include "device/cpu/kernel_numbers.hpp"
+#include "device/cuda/curvature_laws.hpp"
 #include "optim/kfac_oracle.hpp"
 
 #include <cairn/device/cpu/linalg.hpp>
@@ -549,9 +550,9 @@ TEST_CASE("kfac: rows that are copied in pieces are those copied at once", "[kfa
         for (const sample_strides& sample : {sample_strides{}, {2, 1}, {1, 5}, {2, 5, 1}}) {
             const auto sum_in_pieces = [&](index_t most) {
                 tensor<double> a = tensor<double>::zeros({9, 9});
-                const index_t usual = std::exchange(detail::most_gathered, most);
+                const index_t usual = std::exchange(numbers_gathered(cpu{}), most);
                 add_rows_of_layer(rows, 0, &a, static_cast<tensor<double>*>(nullptr), sharing, sample);
-                detail::most_gathered = usual;
+                numbers_gathered(cpu{}) = usual;
                 return std::vector<double>(a.data(), a.data() + a.size());
             };
             const auto whole = sum_in_pieces(1 << 20);
@@ -658,6 +659,13 @@ TEST_CASE("kfac: on a deep linear network with squared loss the blocks are the g
         }
     const tensor<double> expected = solve(cpu{}, ggn, rhs);
     CHECK(distance({first.grad.data(), first.grad.data() + 6}, {expected.data(), expected.data() + 6}) < 1e-9);
+}
+
+TEST_CASE("kfac: what the host does beside products is what plain loops do", "[kfac]") {
+    curvature_laws::gathered_rows<cpu, float>();
+    curvature_laws::borders<cpu, float>();
+    curvature_laws::directions<cpu, float>();
+    curvature_laws::directions<cpu, double>();
 }
 
 }  // namespace cairn

@@ -101,6 +101,31 @@ TEST_CASE("mesh on another device: pipelines", "[train]") {
     check_as_on_host(3, images, {"parallel.pipeline=3"}, 1e-3);  // stages that begin inside a residual block
 }
 
+TEST_CASE("mesh on another device: K-FAC's clip, norm and quadratic model are of all stages", "[train]") {
+    const auto with = [](std::vector<const char*> more) {
+        more.insert(more.end(), {"optimizer.kind=kfac", "optimizer.lr=1e-2", "kfac.damping=1e-2",
+                                 "kfac.factor_update_interval=1", "kfac.inverse_update_interval=2"});
+        return more;
+    };
+    const char* const stages = "parallel.pipeline=2";
+    for (const std::vector<const char*>& how : std::vector<std::vector<const char*>>{
+             {"kfac.kl_clip=1e-6"},
+             {"kfac.kl_clip=0", "kfac.norm_limit=1e-3", "kfac.form=inverse", "kfac.inverse_staleness=1"},
+             {"kfac.step_size=quadratic_model", "train.micro_batches=1", "kfac.damping_interval=2"}}) {
+        std::vector<const char*> cut = with(how);
+        const std::vector<double> whole = mesh_run<emulated_gpu>(1, volumes, cut).losses;
+        cut.push_back(stages);
+        check_as_on_host(2, volumes, cut, 1e-3);
+        const std::vector<double> got = mesh_run<emulated_gpu>(2, volumes, cut).losses;
+        REQUIRE(got.size() == whole.size());
+        for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(whole[i]).epsilon(1e-6));
+    }
+    check_as_on_host(
+        4, volumes,
+        with({stages, "parallel.data=2", "model.normalise=false", "kfac.statistics=sharded", "kfac.kl_clip=1e-6"}),
+        1e-3);
+}
+
 TEST_CASE("mesh on another device: layers whose tensors are cut", "[train]") {
     check_as_on_host(2, sentences, {"parallel.tensor=2", "train.test_every=1"});
     check_as_on_host(2, sentences,
@@ -125,15 +150,18 @@ TEST_CASE("mesh on another device: a transformer on data 2 x pipeline 2 x tensor
 }
 
 TEST_CASE("mesh on another device: what needs the host is refused", "[train]") {
-    CHECK(test::contains(test::message_of([&] {
-                             mesh_run<emulated_gpu>(2, workloads[0], {"parallel.pipeline=2", "optimizer.kind=kfac"});
-                         }),
-                         "adds up its clip over the stages on the host"));
     for (const char* axis : {"parallel.pipeline=2", "parallel.tensor=2"})
         CHECK(test::contains(test::message_of([&] {
                                  mesh_run<emulated_gpu>(2, sentences, {axis, "train.cuda_graph=on"});
                              }),
                              "train.cuda_graph = on records steps of ranks with whole layers"));
+    CHECK(test::contains(test::message_of([&] {
+                             mesh_run<emulated_gpu>(2, volumes, {"parallel.spatial=[2, 1, 1]", "train.cuda_graph=on"});
+                         }),
+                         "train.cuda_graph = on records steps of ranks with whole layers"));
+    for (const char* algorithm : {"train.algorithm=dladmm", "train.algorithm=pdadmm"})
+        CHECK(test::contains(test::message_of([&] { mesh_run<emulated_gpu>(1, workloads[0], {algorithm}); }),
+                             "is for train.device = cpu and train.precision = float32"));
 }
 
 }  // namespace cairn

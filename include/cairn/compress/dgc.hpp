@@ -114,7 +114,7 @@ public:
     }
 
 private:
-    static constexpr bool samples = std::same_as<D, cpu>;
+    static constexpr bool samples = std::same_as<D, cpu>;  // a grid device finds exactly k: it knows the length
     index_t most(index_t n) const {
         const index_t k = detail::chosen_count(ratio(0), n);
         return samples ? std::min(n, static_cast<index_t>(1.3 * static_cast<double>(k))) : k;

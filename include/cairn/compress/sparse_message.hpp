@@ -56,7 +56,7 @@ struct plain_positions {
     static auto read(message_reader& reader, index_t n, sparse_value type) {
         const index_t k = reader.left() / (4 + bytes_of(type));
         const std::byte* const from = reader.take(4 * k, "positions");
-        if constexpr (std::same_as<D, cpu>) {
+        if constexpr (std::same_as<D, cpu>) {  // messages of other ranks are checked where that needs no wait
             std::vector<std::uint32_t> positions(static_cast<std::size_t>(k));
             if (k) std::memcpy(positions.data(), from, 4 * positions.size());
             for (std::size_t i = 0; i < positions.size(); ++i)
@@ -70,7 +70,7 @@ struct plain_positions {
     }
 };
 
-/// What D codes positions with.
+/// What D codes positions with: the host shorter, devices in a length that all ranks know.
 template <Device D>
 using positions_on = std::conditional_t<std::same_as<D, cpu>, packed_gaps, plain_positions>;
 

@@ -83,7 +83,7 @@ private:
         const index_t least = contract(n).fixed_bytes ? max_bytes(n) : 0;
         decode_sparse<Positions>(D{}, name_, bytes, least, config_.values, into, put);
     }
-    static constexpr bool samples = Sampled && std::same_as<D, cpu>;  // grid devices find exactly k
+    static constexpr bool samples = Sampled && std::same_as<D, cpu>;  // devices: exactly k, whose length is known
     index_t least(index_t n) const {
         return samples ? static_cast<index_t>(std::ceil(0.8 * static_cast<double>(count(n)))) : count(n);
     }

@@ -104,7 +104,7 @@ private:
     tensor<double, cpu> here_;
 };
 
-/// The numeric result of a computation on D: on the host the number itself.
+/// The numeric result of a computation on D: on the host, which has it when a call returns, the number itself.
 template <Device D>
 using scalar_on = std::conditional_t<std::same_as<D, cpu>, double, device_scalar<D>>;
 

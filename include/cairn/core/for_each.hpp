@@ -104,6 +104,11 @@ struct sum_pair {
     }
 };
 
+/// Which two of several arrays are multiplied.
+struct pair_of_arrays {
+    int first, second;
+};
+
 /// A value of an array, and where it is.
 template <class T>
 struct element_of {

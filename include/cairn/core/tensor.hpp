@@ -88,7 +88,7 @@ public:
     /// Elements all equal to `value`.
     static tensor filled(cairn::shape s, T value, memory_category use = memory_category::activations) {
         tensor t(s, use);
-        if constexpr (std::same_as<D, cpu>)
+        if constexpr (std::same_as<D, cpu>)  // in place, without a copy
             std::fill_n(t.data(), t.size(), value);
         else
             D::copy_to_device(t.data(), tensor<T, cpu>::filled(s, value).data(), t.bytes());

@@ -36,7 +36,7 @@ template <class T, Device D, class Describe>
 tensor<std::int32_t, D> ids_of(const tensor<T, D>& x, index_t entries, Describe&& layer) {
     tensor<std::int32_t, D> ids(x.shape());
     for_each(D{}, x.size(), functors::to_id<T>{static_cast<weight_of<T>>(entries)}, x.data(), ids.data());
-    if constexpr (std::same_as<D, cpu>)
+    if constexpr (std::same_as<D, cpu>)  // to look at ids of a device is to wait for it
         for (index_t i = 0; i < x.size(); ++i)
             if (ids[i] < 0) fail(layer(), ": id ", x[i], " of row ", i, " is not a whole number in [0, ", entries, ')');
     return ids;

@@ -89,7 +89,7 @@ struct lamb {
                                 unbias(c.beta1), unbias(c.beta2), T(c.eps),       T(at.decay ? c.weight_decay : 0)};
         const lamb_gather<T> gather{rule};
         const lamb_ratio ratio{at.decay};
-        if constexpr (std::same_as<D, cpu>) {
+        if constexpr (std::same_as<D, cpu>) {  // the host has the sums, and adds those of other slices
             const auto [theta2, u2] = whole_sums(
                 at, sum_each(cpu{}, theta.size(), gather, theta.data(), grad.data(), s.m.data(), s.v.data()));
             for_each(lamb_apply<T>{rule, T(at.lr * ratio(theta2, u2))}, theta, s.m, s.v);

@@ -85,7 +85,7 @@ struct lars {
         };
         if (!at.decay) {
             change_each(at, with(1), theta, grad, s.velocity);
-        } else if constexpr (std::same_as<D, cpu>) {
+        } else if constexpr (std::same_as<D, cpu>) {  // the host has the sums, and adds those of other slices
             const auto [theta2, g2] = whole_sums(at, {sum_of_squares(cpu{}, theta.size(), theta.data()),
                                                       sum_of_squares(cpu{}, grad.size(), grad.data())});
             change_each(at, with(ratio(std::sqrt(theta2), std::sqrt(g2), at.lr)), theta, grad, s.velocity);

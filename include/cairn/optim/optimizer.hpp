@@ -1,5 +1,5 @@
 #pragma once
-// The seam that every optimizer satisfies, and the driver that applies one to all parameters of an arena.
+// The driver that applies an optimizer to all parameters of an arena. What an optimizer is: optimizer_concepts.hpp.
 //
 //   bound_optimizer opt(sgd{{.momentum = 0.9, .weight_decay = 5e-4}}, parameters);    // parameters: an arena
 //   opt.step(lr);
@@ -23,7 +23,7 @@
 #include <cairn/core/launch_parameters.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/optim/norm.hpp>
-#include <cairn/optim/update_context.hpp>
+#include <cairn/optim/optimizer_concepts.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -44,72 +44,6 @@ struct propagate_nonfinite {
 };
 
 }  // namespace functors
-
-template <class O, class T>
-concept ElementwiseOptimizer = requires(const O& o, const update_context& at) {
-    o.template rule<T>(at);
-};
-
-template <class O, class T, class D>
-concept LayerwiseOptimizer = requires(const O& o, tensor<T, D>& t, typename O::template state<T, D>& s,
-                                      const update_context& at) {
-    o.update(t, t, s, at);
-};
-
-/// An optimizer for parameters of T on D.
-template <class O, class T = float, class D = cpu>
-concept Optimizer = requires(const O& o) {
-    typename O::config;
-    O::template state<T, D>::names;  // what each tensor of the state is called
-    { O::name } -> std::convertible_to<std::string>;
-    o.check();  // throws on hyperparameters that make no sense
-}
-&&(ElementwiseOptimizer<O, T> || LayerwiseOptimizer<O, T, D>);
-
-/// An optimizer of a part of the arena, on one of several ranks.
-///   owned() → range     multiples of 16 elements; layer-wise optimizers are given whole parameters
-///   over_all(sums) → sums     from Σ g² by parameter of this part (0 of parameters that are elsewhere) those of all
-///                             parameters of the whole model, in path order: makes the norm of all gradients. A slice
-///                             that several ranks hold is counted once
-/// and, where parameters are slices and it is layer-wise,
-///   sum_over_slices           a function: sums over one parameter's slices, see update_context::over_slices
-template <class O>
-concept PartialOptimizer = requires(const O& o) {
-    { o.owned() } -> std::same_as<range>;
-    { o.over_all(std::vector<double>{}) } -> std::same_as<std::vector<double>>;
-};
-
-/// References to the tensors of a state, in order.
-template <class State>
-auto fields(State& s) {
-    constexpr std::size_t count = std::remove_const_t<State>::names.size();
-    static_assert(count <= 4, "fields: a state of more than 4 tensors needs one more line here");
-    if constexpr (count == 0) {
-        return std::tuple<>{};
-    } else if constexpr (count == 1) {
-        auto& [a] = s;
-        return std::tie(a);
-    } else if constexpr (count == 2) {
-        auto& [a, b] = s;
-        return std::tie(a, b);
-    } else if constexpr (count == 3) {
-        auto& [a, b, c] = s;
-        return std::tie(a, b, c);
-    } else {
-        auto& [a, b, c, d] = s;
-        return std::tie(a, b, c, d);
-    }
-}
-
-/// One update of one tensor. An optimizer may overwrite `grad`.
-template <class T, Device D, Optimizer<T, D> O>
-void update(const O& o, tensor<T, D>& theta, tensor<T, D>& grad, typename O::template state<T, D>& s,
-            const update_context& at) {
-    if constexpr (ElementwiseOptimizer<O, T>)
-        std::apply([&](auto&... field) { change_each(at, o.template rule<T>(at), theta, grad, field...); }, fields(s));
-    else
-        o.update(theta, grad, s, at);
-}
 
 /// A named handle to a tensor of an optimizer's state.
 template <class T, Device D = cpu>
@@ -295,7 +229,8 @@ private:
         bool decay, sliced;
     };
 
-    // Whether the update needs sums over slices of this parameter that are elsewhere. Throws where it cannot have them.
+    // Whether the update needs sums over slices of this parameter that are elsewhere. Throws where it cannot have them:
+    // on a device, whose sums stay there, a collective of the host between two launches would wait for each parameter.
     bool needs_slices(const parameter<T, D>& p) const {
         if (ElementwiseOptimizer<O, T> || p.layout.is_whole() || p.layout.global == p.shape) return false;
         require(std::same_as<D, cpu> && SumsOverSlices<O> && slices_sum(), O::name, ": parameter ", p.name,

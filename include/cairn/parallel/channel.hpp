@@ -26,7 +26,7 @@ struct channel {
     int size() const { return host.size(); }
 };
 
-/// Throws unless `over` carries tensors of D between its ranks.
+/// Throws unless `over` carries tensors of D between its ranks. Every communicator carries those of the host.
 template <Device D, Communicator C>
 void require_carries(channel<C>& over) {
     require(

@@ -46,17 +46,17 @@ struct message_hook final : comm_hook<C, typename K::device> {
     message_hook(K k, index_t n, int ranks) : compressor(std::move(k)) {
         const compression_contract c = compressor.contract(n);
         summed = c.summable != summand::none;
-        require(std::same_as<D, cpu> || summed || c.fixed_bytes, compressor.name(), " on ", D::name,
-                ": only messages of fixed length can be gathered");
+        require_known_lengths<D>(summed || c.fixed_bytes, compressor.name());
         compressor.prepare(n);
         if (summed) out.prepare(compressor.max_bytes(n));
+        // The host makes it step by step: messages of all ranks are many bytes to keep for every bucket.
         if (!summed && !std::same_as<D, cpu>) mail = mailbox_for(compressor, n, ranks);
     }
     std::string name() const override { return compressor.name(); }
     exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {
         if (summed) return summed_all_reduce(c, compressor, gradient, out, at);
-        mailbox<D> of_step;  // the host's: messages of all ranks are many bytes to keep for every bucket
-        return gathered_all_reduce(c, compressor, gradient, std::same_as<D, cpu> ? of_step : mail, at);
+        mailbox<D> of_step;
+        return gathered_all_reduce(c, compressor, gradient, mail.parts().empty() ? of_step : mail, at);
     }
     void flush_residual(std::span<float> gradient) override { compressor.flush_residual(gradient); }
     std::vector<compressor_tensor_on<D>> tensors() override { return compressor.tensors(); }
@@ -74,8 +74,7 @@ struct two_phase_hook final : comm_hook<C, typename K::device> {
 
     two_phase_hook(const K& k, index_t n, int ranks, int rank)
         : method(k, n, ranks, rank), mail(mail_for(method, rank)) {
-        require(std::same_as<D, cpu> || method.fixed_bytes(), method.name(), " on ", D::name,
-                ": messages must be of fixed length");
+        require_known_lengths<D>(method.fixed_bytes(), method.name());
     }
     std::string name() const override { return method.name(); }
     exchange_cost reduce(C& c, std::span<float> gradient, const encode_step& at) override {

@@ -12,8 +12,8 @@
 //                         optim/precondition/kfac_assignment.hpp
 //
 // One text over the device D of the numbers. They travel by a channel's `device`; a few of the host's (rows, which
-// decompositions are new) by its `host`. What only the host does: sums travel beside backward, on
-// a thread that may make memory of its own; they may be compressed; what else travels may be rounded within a bound.
+// decompositions are new) by its `host`. Ranks of the host reach each other by a communicator instead: then sums travel
+// beside backward and may be compressed, and what else travels may be rounded within a bound.
 //
 // Bytes that a rank sends, and what it keeps, in closed form: course/kfac.md. With grad_worker_fraction 0 the fraction
 // is chosen: that of the least predicted time a step, from the link and the products as measured at the start, among
@@ -23,9 +23,9 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
-#include <cairn/compress/error_bounded.hpp>
 #include <cairn/core/trace.hpp>
-#include <cairn/device/cpu/symmetric.hpp>
+#include <cairn/device/cpu/curvature.hpp>
+#include <cairn/parallel/bounded_gather.hpp>
 #include <cairn/parallel/channel.hpp>
 #include <cairn/parallel/comm_hook.hpp>
 #include <cairn/parallel/distributed_kfac_base.hpp>
@@ -34,10 +34,7 @@
 #include <cairn/parallel/scaled_reduction.hpp>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <concepts>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -51,55 +48,49 @@ template <Communicator C, class T = float, Device D = cpu>
 class kfac_ranks final : public distributed_kfac_base<T, D> {
     using base = distributed_kfac_base<T, D>;
     using base::config_, base::place_, base::rank_, base::size_;
-    static constexpr bool on_host = std::same_as<D, cpu>;
 
 public:
     using typename base::blocks, typename base::factor;
     /// Makes the method that sums a bucket of n numbers; unset: exact.
     using hook_factory = std::function<std::unique_ptr<comm_hook<C>>(index_t n)>;
 
-    /// On the host.
-    kfac_ranks(C& world, kfac_ranks_config c, hook_factory method = {}) requires on_host
+    /// Of numbers in the memory that `world` carries, the host's. Sums have a communicator of their own: they travel
+    /// beside backward, on a thread that may make memory, and by `method` where it is set.
+    kfac_ranks(C& world, kfac_ranks_config c, hook_factory method = {})
         : base(std::move(c), world.rank(), world.size()),
           make_hook_(std::move(method)),
           world_(world.split(0, world.rank())),
-          sums_(world.split(0, world.rank())),
-          tensors_(&world_) {
+          own_(world.split(0, world.rank())),
+          tensors_(&*own_) {
         require(!make_hook_ || config_.statistics == kfac_statistics::all,
                 "kfac: compressed sums are for statistics on all ranks; with reduce-scatter they cannot be");
         require(config_.broadcast_error_bound >= 0 && (config_.broadcast_error_bound == 0 || std::same_as<T, float>),
                 "kfac: bound ", config_.broadcast_error_bound,
                 " of the error of what travels; it must be 0 (exact) or positive, and numbers must be float");
     }
-    /// On a device. `over` must outlive this; its `device` is used by the thread that owns the device's stream. Throws
-    /// on what is for the host alone: a bound of the error of what travels.
-    kfac_ranks(channel<C>& over, kfac_ranks_config c) requires(!on_host)
+    /// Of numbers on a device. `over` must outlive this; its `device` is used by the thread that owns the device's
+    /// stream. Throws on what is for the host alone: a bound of the error of what travels.
+    kfac_ranks(channel<C>& over, kfac_ranks_config c)
         : base(std::move(c), over.rank(), over.size()),
           world_(over.host.split(0, over.rank())),
-          over_(&over),
           tensors_(&over.device) {
         require(config_.broadcast_error_bound == 0, "kfac: bound ", config_.broadcast_error_bound,
                 " of the error of what travels is for the host; on ", D::name, " it must be 0 (exact)");
     }
 
     void start(blocks& all) override {
-        base::put_in_place(world_, all, [&] {
-            if constexpr (on_host)
-                return measure_link(world_);
-            else
-                return measure_device_link<D>(*over_);
-        });
+        base::put_in_place(world_, all, [&] { return measure_gathers<D>(world_, *tensors_); });
         if (place_->rows() > 1 &&
             place_->columns() > 1) {  // else one of them is all ranks, and the other is not asked for
             column_.emplace(tensors_->split(place_->column_of(rank_), rank_));
             row_.emplace(tensors_->split(place_->row_of(rank_), rank_));
         }
         make_buckets(all);
-        if (on_host && config_.overlap && sums_travel()) thread_ = std::make_unique<progress_thread>();
+        if (own_ && config_.overlap && sums_travel()) thread_ = std::make_unique<progress_thread>();
     }
 
     void sums_ready(blocks& all, std::size_t i) override {
-        if (!on_host || !sums_travel()) return;
+        if (!own_ || !sums_travel()) return;
         done_[i] = true;
         while (next_ < buckets_.size() && is_done(buckets_[next_])) launch(all, next_++);
     }
@@ -188,11 +179,7 @@ public:
     C& world() { return world_; }
 
 private:
-    /// Numbers in a row that travel together. Eigenvalues are few, and the small ones count: they are exact.
-    struct piece {
-        index_t count = 0;
-        bool exact = false;
-    };
+    using piece = gathered_piece;  // eigenvalues are few, and the small ones count: they are exact
     struct sum_bucket {
         std::size_t first = 0, last = 0;  // blocks
         index_t count = 0;                // numbers
@@ -203,12 +190,7 @@ private:
 
     bool sums_travel() const { return config_.statistics != kfac_statistics::local && size_ > 1; }
 
-    static void copy(const T* from, T* to, index_t n) {
-        if constexpr (on_host)
-            std::copy_n(from, n, to);
-        else
-            D::copy_within(to, from, n * static_cast<index_t>(sizeof(T)));
-    }
+    static void copy(const T* from, T* to, index_t n) { D::copy_within(to, from, n * static_cast<index_t>(sizeof(T))); }
     static T* put(const tensor<T, D>& t, T* to) {
         if (!t.empty()) copy(t.data(), to, t.size());
         return to + t.size();
@@ -252,52 +234,11 @@ private:
             parts.push_back({parts.empty() ? 0 : parts.back().end(), 0});
             for (const piece& p : of_part) parts.back().count += p.count;
         }
-        if constexpr (on_host && std::same_as<T, float>)
-            if (config_.broadcast_error_bound > 0) return gather_bounded(c, data, parts, pieces);
+        if constexpr (std::same_as<T, float>)
+            if (config_.broadcast_error_bound > 0)
+                return gather_bounded(c, data, parts, pieces, config_.broadcast_error_bound, step_);
         all_gather(c, data, parts, label);
     }
-    // A part's message: for each piece its length in bytes, 8, and what error_bounded made of it, or its floats.
-    void gather_bounded(C& c, std::span<float> data, const std::vector<range>& parts,
-                        const std::vector<std::vector<piece>>& pieces) {
-        error_bounded compressor({.bound = config_.broadcast_error_bound});
-        std::vector<std::byte> mine;
-        message<> out;
-        const encode_step at{.rank = c.rank(), .step = step_};
-        index_t begin = parts[static_cast<std::size_t>(c.rank())].begin;
-        for (const piece& p : pieces[static_cast<std::size_t>(c.rank())]) {
-            const std::span<float> values = subspan(data, {begin, p.count});
-            begin += p.count;
-            std::span<const std::byte> bytes = std::as_bytes(values);
-            if (!p.exact) {
-                compressor.encode(values, out, at);
-                bytes = std::as_const(out).bytes();
-            }
-            const std::array<std::int64_t, 1> length{static_cast<std::int64_t>(bytes.size())};
-            const auto header = std::as_bytes(std::span(length));
-            mine.insert(mine.end(), header.begin(), header.end());
-            mine.insert(mine.end(), bytes.begin(), bytes.end());
-        }
-        mailbox<> all;
-        gather_messages(c, std::span<const std::byte>(mine), all, false);
-        for (int r = 0; r < c.size(); ++r) {
-            message_reader reader("kfac's traffic", all.of(r));
-            begin = parts[static_cast<std::size_t>(r)].begin;
-            for (const piece& p : pieces[static_cast<std::size_t>(r)]) {
-                const std::span<float> values = subspan(data, {begin, p.count});
-                begin += p.count;
-                const auto length = reader.template number<std::int64_t>("a piece's length");
-                const std::byte* const bytes = reader.take(length, "a piece");
-                if (p.exact && length != static_cast<std::int64_t>(values.size_bytes()))
-                    reader.damaged("a piece of ", p.count, " floats has ", length, " bytes");
-                if (p.exact)
-                    std::memcpy(values.data(), bytes, values.size_bytes());
-                else
-                    compressor.decode({bytes, static_cast<std::size_t>(length)}, values, at);
-            }
-            reader.finish();
-        }
-    }
-
     void make_buckets(blocks& all) {
         done_.assign(all.size(), false);
         for (std::size_t i = 0; i < all.size();) {
@@ -351,27 +292,25 @@ private:
     }
     // On all ranks, or each part on the rank that decomposes it.
     void add_up(sum_bucket& b, std::span<T> data) {
-        C& over = sums_ ? *sums_ : *tensors_;
         if (config_.statistics == kfac_statistics::sharded) {
-            reduce_scatter(over, data, b.parts, reduction::sum, "kfac's factors");
+            reduce_scatter(*tensors_, data, b.parts, reduction::sum, "kfac's factors");
         } else if (!reduce_by_method(b, data)) {
-            all_reduce(over, data, {.label = "kfac's factors"});
+            all_reduce(*tensors_, data, {.label = "kfac's factors"});
         }
     }
     // Factors that share a bucket have values of any size, by rows and by gradients: each has a scale of its own. Where
     // one is not finite they travel as they are, which makes the sum so on every rank.
     bool reduce_by_method(sum_bucket& b, std::span<T> data) {
-        if constexpr (on_host && std::same_as<T, float>)
+        if constexpr (std::same_as<T, float>)
             return b.method &&
-                   scaled_reduction(*sums_, *b.method, data, b.factors, encode_step{.rank = rank_, .step = step_});
+                   scaled_reduction(*tensors_, *b.method, data, b.factors, encode_step{.rank = rank_, .step = step_});
         return false;
     }
 
-    hook_factory make_hook_;  // the host's
-    C world_;
-    std::optional<C> sums_;       // of the thread beside backward
-    channel<C>* over_ = nullptr;  // a device's
-    C* tensors_;                  // carries tensors of D
+    hook_factory make_hook_;
+    C world_;               // of the host's messages
+    std::optional<C> own_;  // of sums beside backward
+    C* tensors_;            // carries tensors of D
     std::optional<C> column_, row_;
     std::vector<sum_bucket> buckets_;
     std::vector<bool> done_;  // blocks whose sums are complete

@@ -61,6 +61,7 @@ public:
     }
 
 private:
+    // ADMM's solvers are the host's, and there tensors travel by the communicator that `world` is.
     static constexpr bool on_host = std::same_as<D, cpu>, in_float = std::same_as<T, float>;
     static constexpr std::int64_t most_steps = std::int64_t{1} << 53;  // exact as a double
 
@@ -320,20 +321,11 @@ private:
 
     // A preconditioner, if the settings ask for one.
     void make_curvature() {
-        if constexpr (on_host) {
-            run_.curvature = make_preconditioner(settings_, *run_.weights, (*run_.grid)["data"].host);
-        } else {
-            const bool alone = run_.world.size() == 1;
-            run_.curvature =
-                make_preconditioner_on_device(settings_, *run_.weights, alone ? nullptr : &run_.ranks->over);
-        }
+        run_.curvature = make_preconditioner(settings_, *run_.weights, (*run_.grid)["data"].host,
+                                             run_.world.size() == 1 ? nullptr : &run_.ranks->over);
         run_.quadratic = make_quadratic_step(settings_, *run_.weights, run_.curvature.get());
         if (run_.plan) {
-            auto* const k = dynamic_cast<kfac<float, D>*>(run_.curvature.get());
-            require(on_host || !k,
-                    "optimizer.kind = kfac with parallel.pipeline adds up its clip over the stages on the host; on ",
-                    D::name, " leave parallel.pipeline out, or take another optimizer");
-            if (k) k->sum_over_model(over_stages());
+            if (auto* const k = dynamic_cast<kfac<float, D>*>(run_.curvature.get())) k->sum_over_model(over_stages());
             if (run_.quadratic) run_.quadratic->sum_over_model(over_stages());
         }
         require(!run_.curvature || run_.owners.empty(),

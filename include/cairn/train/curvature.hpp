@@ -162,9 +162,11 @@ std::unique_ptr<preconditioner<float, D>> make_matrix_preconditioner(configurati
 }  // namespace detail
 
 /// The preconditioner that the settings ask for, null if they ask for none. `world`: the ranks that hold these
-/// parameters and share its work. On several ranks collective.
+/// parameters and share its work; on a device they send tensors `over`, which must outlive the preconditioner, and is
+/// null for one rank. On several ranks collective.
 inline std::unique_ptr<preconditioner<float>> make_preconditioner(configuration& settings, arena<float>& weights,
-                                                                  any_communicator& world) {
+                                                                  any_communicator& world,
+                                                                  channel<any_communicator>* /*over*/ = nullptr) {
     const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
     if (kind == "kfac") {
         const kfac_config c = detail::read_kfac_config(settings);
@@ -175,16 +177,15 @@ inline std::unique_ptr<preconditioner<float>> make_preconditioner(configuration&
     return detail::make_matrix_preconditioner(settings, weights, kind);
 }
 
-/// The same on another device than the host. `over` is null for one rank; else it must outlive the preconditioner.
 template <Device D>
-std::unique_ptr<preconditioner<float, D>> make_preconditioner_on_device(configuration& settings,
-                                                                        arena<float, D>& weights,
-                                                                        channel<any_communicator>* over) {
+std::unique_ptr<preconditioner<float, D>> make_preconditioner(configuration& settings, arena<float, D>& weights,
+                                                              any_communicator& /*world*/,
+                                                              channel<any_communicator>* over) {
     const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
     if (kind != "kfac") return detail::make_matrix_preconditioner(settings, weights, kind);
     const kfac_config c = detail::read_kfac_config(settings);
     const auto [how, compress, compress_bound] = detail::read_kfac_ranks(settings, c);
-    if (!over) {
+    if (!over || over->size() == 1) {
         detail::require_fits_one_rank(how);
         return std::make_unique<kfac<float, D>>(weights, c);
     }

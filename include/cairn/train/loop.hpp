@@ -62,7 +62,6 @@ public:
     }
 
 private:
-    static constexpr bool on_host = std::same_as<D, cpu>;
     static constexpr std::int64_t trace_begin = 4, trace_end = 9;  // steps of a run that are traced
     static constexpr int most_skipped_steps = 100;
 
@@ -243,10 +242,9 @@ private:
                      "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n",
                      run_.name.c_str(), run_.data.train.size(), run_.data.test ? run_.data.test.size() : 0,
                      concat(run_.data.sample).c_str(), run_.parameters, run_.training_flops / 1e9);
-        std::fprintf(stderr, "%lld epochs of %td steps, batch %td, %s%s, seed %llu, results in %s\n",
-                     static_cast<long long>(run_.epochs), run_.train_batches->batches_per_epoch(), run_.batch,
-                     on_host ? "" : concat("on ", D::name, ", ").c_str(), run_.processors().c_str(),
-                     static_cast<unsigned long long>(run_.seed), directory_->path().c_str());
+        std::fprintf(stderr, "%lld epochs of %td steps, batch %td, on %s, %s, seed %llu, results in %s\n",
+                     static_cast<long long>(run_.epochs), run_.train_batches->batches_per_epoch(), run_.batch, D::name,
+                     run_.processors().c_str(), static_cast<unsigned long long>(run_.seed), directory_->path().c_str());
     }
 
     void print_test() {

@@ -138,7 +138,7 @@ struct register_preconditioner {
 template <Device D>
 std::vector<std::string> preconditioner_names() {
     std::vector<std::string> all{"kfac", "shampoo", "soap", "muon"};
-    if constexpr (std::same_as<D, cpu>)
+    if constexpr (std::same_as<D, cpu>)  // users' are classes of the host
         for (const std::string& name : preconditioners::global().names()) all.push_back(name);
     return all;
 }

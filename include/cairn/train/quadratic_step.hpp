@@ -4,12 +4,11 @@
 // central differences:
 //   u = J d ≈ (y(θ + εd) − y(θ − εd)) / 2ε        H u ≈ (∇L(y + ηu) − ∇L(y − ηu)) / 2η        d₁ᵀ F d₂ = ⟨u₁, H u₂⟩
 // Four forwards a step, on every n-th sample of the batch (F needs few: Martens and Grosse take a quarter), and
-// one of the whole batch when λ is checked. On a device other than the host (device/grid/reduce.hpp, included before)
-// all of it stays there but the few numbers that α, μ and λ are made of: the host waits four times a step.
+// one of the whole batch when λ is checked. On a device all of it stays there but the few numbers that α, μ and λ are
+// made of: the host waits four times a step.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/for_each.hpp>
-#include <cairn/core/parallel.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/optim/norm.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
@@ -18,8 +17,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <concepts>
 #include <functional>
+#include <iterator>
 #include <span>
 #include <utility>
 #include <vector>
@@ -119,61 +118,38 @@ private:
     // Of the gradient, the direction d, the step before p, and the weights.
     struct inner_products {
         double g_d = 0, g_p = 0, d_d = 0, d_p = 0, p_p = 0, theta_theta = 0;
-        inner_products& operator+=(const inner_products& o) {
-            g_d += o.g_d, g_p += o.g_p, d_d += o.d_d, d_p += o.d_p, p_p += o.p_p, theta_theta += o.theta_theta;
-            return *this;
-        }
     };
+    // By parameter, and in the order of the whole model: the same bits on one rank and on stages.
     inner_products inner_products_of(const tensor<float, D>& gradient, const tensor<float, D>& direction,
                                      const tensor<float, D>& previous, const tensor<float, D>& values) const {
-        if constexpr (!std::same_as<D, cpu>) {
-            double sums[6];
-            pair_products(D{}, values.size(), gradient.data(), direction.data(), previous.data(), values.data(),
-                          {{0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}, {3, 3}}, sums);
-            return {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]};
-        } else {
-            // By parameter, and in the order of the whole model: the same bits on one rank and on stages.
-            std::array<std::vector<double>, 6> sums;
-            for (const auto& [name, parameter] : weights_.parameters()) {
-                const index_t at = parameter->value.data() - weights_.values().data();
-                const inner_products of =
-                    inner_products_of(parameter->shape.size(), gradient.data() + at, direction.data() + at,
-                                      previous.data() + at, values.data() + at);
-                const std::array<double, 6> six{of.g_d, of.g_p, of.d_d, of.d_p, of.p_p, of.theta_theta};
-                for (std::size_t k = 0; k < six.size(); ++k) sums[k].push_back(six[k]);
-            }
-            std::array<double, 6> all{};
-            for (std::size_t k = 0; k < all.size(); ++k)
-                all[k] = sum_in_path_order(over_model_ ? over_model_(std::move(sums[k])) : std::move(sums[k]));
-            return {all[0], all[1], all[2], all[3], all[4], all[5]};
+        const auto& parameters = weights_.parameters();
+        tensor<double, D> of_parameters({std::ssize(parameters), 6}, memory_category::workspace);
+        double* to = of_parameters.data();
+        for (const auto& [name, p] : parameters) {
+            const index_t at = p->value.data() - values.data();
+            pair_products_into(D{}, p->shape.size(), gradient.data() + at, direction.data() + at, previous.data() + at,
+                               values.data() + at, {{0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}, {3, 3}}, to);
+            to += 6;
         }
-    }
-    static inner_products inner_products_of(index_t n, const float* g, const float* d, const float* p,
-                                            const float* theta) {
-        return parallel_sum<inner_products>(n, 1 << 14, [&](index_t begin, index_t end) {
-            double g_d = 0, g_p = 0, d_d = 0, d_p = 0, p_p = 0, theta_theta = 0;
-#pragma omp simd reduction(+ : g_d, g_p, d_d, d_p, p_p, theta_theta)
-            for (index_t i = begin; i < end; ++i) {
-                const double gi = g[i], di = d[i], pi = p[i], ti = theta[i];
-                g_d += gi * di, g_p += gi * pi, d_d += di * di, d_p += di * pi, p_p += pi * pi, theta_theta += ti * ti;
-            }
-            return inner_products{g_d, g_p, d_d, d_p, p_p, theta_theta};
-        });
+        const tensor<double> sums = host_side(of_parameters);
+        std::array<double, 6> all{};
+        for (index_t k = 0; k < 6; ++k) {
+            std::vector<double> mine;
+            for (index_t i = k; i < sums.size(); i += 6) mine.push_back(sums[i]);
+            all[static_cast<std::size_t>(k)] =
+                sum_in_path_order(over_model_ ? over_model_(std::move(mine)) : std::move(mine));
+        }
+        return {all[0], all[1], all[2], all[3], all[4], all[5]};
     }
 
     // ⟨u₁, h₁⟩, ⟨u₁, h₂⟩ and ⟨u₂, h₂⟩.
     static std::array<double, 3> curvature_of(const tensor<float, D>& u1, const tensor<float, D>& h1,
                                               const tensor<float, D>& u2, const tensor<float, D>& h2) {
-        if constexpr (!std::same_as<D, cpu>) {
-            double sums[3];
-            pair_products(D{}, u1.size(), u1.data(), h1.data(), u2.data(), h2.data(), {{0, 1}, {0, 3}, {2, 3}}, sums);
-            return {sums[0], sums[1], sums[2]};
-        } else {
-            const auto product = [](const tensor<float>& a, const tensor<float>& b) {
-                return dot(cpu{}, a.size(), a.data(), b.data());
-            };
-            return {product(u1, h1), product(u1, h2), product(u2, h2)};
-        }
+        tensor<double, D> sums({3}, memory_category::workspace);
+        pair_products_into(D{}, u1.size(), u1.data(), h1.data(), u2.data(), h2.data(), {{0, 1}, {0, 3}, {2, 3}},
+                           sums.data());
+        const tensor<double> here = host_side(sums);
+        return {here[0], here[1], here[2]};
     }
 
     // u = J d at the weights `kept`, of norm `size`, that gave y; d of norm `length`. Leaves other weights behind.

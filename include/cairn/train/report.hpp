@@ -86,7 +86,7 @@ nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metri
     if (o.test.count) result["test_loss"] = o.test.loss();
     if (run.trainer) result["flops_per_sample"] = run.training_flops;
     if (run.scaler) result["loss_scale"] = run.scaler->scale();
-    if (!std::same_as<D, cpu> && run.trainer) result["recorded_steps"] = run.trainer->recorder().launched();
+    if (run.trainer) result["recorded_steps"] = run.trainer->recorder().launched();
     for (const auto& [figure, value] : o.metrics) result["test_" + figure] = value;
     return result;
 }
@@ -108,7 +108,7 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     for (const std::string& line : diagnostics) std::fprintf(stderr, "%s\n", line.c_str());
 
     // An interrupted process may not have the time to measure the machine.
-    using number = std::conditional_t<std::same_as<D, cpu>, T, float>;  // the ceilings are the host's
+    using number = std::conditional_t<std::same_as<T, float16>, float, T>;  // of the ceilings, which are the host's
     nlohmann::json record =
         record_of(run.name, result, o.metrics, rates, machine_json<number>(!o.interrupted && asked_for_ceilings()));
     record["memory"] = memory;

@@ -91,6 +91,7 @@ nlohmann::json predicted_peak(const run_parts<D, T>& run) {
 /// them. `table`: of the layers too.
 template <Device D, class T>
 nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool table) {
+    // On the host layers end when their calls return, and its ceilings are measured; a device's are its profiler's.
     constexpr bool on_host = std::same_as<D, cpu>;
     require(on_host || !table || run.plan,
             "--profile times layers on the host, and stages of a pipeline; a profiler of ", D::name,

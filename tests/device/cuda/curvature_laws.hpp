@@ -1,9 +1,9 @@
 #pragma once
 // What the kernels of second-order preconditioning obey on every grid device: the results of plain loops.
 
-#include "device/cuda/kernel_laws.hpp"
+#include "device/cuda/law_numbers.hpp"
 
-#include <cairn/device/cpu/im2col.hpp>
+#include <cairn/device/cpu/curvature.hpp>
 #include <cairn/device/grid/curvature.hpp>
 
 #include <vector>
@@ -151,7 +151,8 @@ void directions() {
         }
         tensor<T, D> factors({2});
         const auto factor = [&](double kl_clip, double limit, double lr, bool graft) {
-            direction_factors(D{}, 2, products.data(), kl_clip, limit, lr, graft, factors.data());
+            direction_factors(D{}, 2, products.data(), static_cast<const double*>(nullptr), {kl_clip, limit, lr, graft},
+                              factors.data());
             const auto f = on_host(factors);
             CHECK(f[0] == f[1]);
             return static_cast<double>(f[1]);
@@ -162,7 +163,14 @@ void directions() {
         CHECK(std::abs(factor(clip, 0, 0.1, false) - (vg > 0 ? std::min(1.0, clipped) : 1)) < 1e-6);
         CHECK(std::abs(factor(0, 1e-2, 0.1, false) - 1e-2 / (0.1 * std::sqrt(2 * vv))) < 1e-6);
         CHECK(factor(1e-9, 1e-9, 0, false) == 1);  // the length of the step is not known
-        direction_factors(D{}, 2, products.data(), 0, 1e-2, 0.1, false, factors.data());
+        // These layers are some of a model's, of which products of 4 and 25 are known.
+        const auto d_model = on_device<D>(kernel_laws::of_numbers<double>({4, 25}));
+        direction_factors(D{}, 2, products.data(), d_model.data(), {0.01, 0, 0.1, false}, factors.data());
+        CHECK(std::abs(static_cast<double>(on_host(factors)[1]) - 0.5) < 1e-7);
+        direction_factors(D{}, 2, products.data(), d_model.data(), {0, 0.1, 0.1, false}, factors.data());
+        CHECK(std::abs(static_cast<double>(on_host(factors)[0]) - 0.2) < 1e-7);
+        direction_factors(D{}, 2, products.data(), static_cast<const double*>(nullptr), {0, 1e-2, 0.1, false},
+                          factors.data());
         const T last = on_host(factors)[1];
         put_direction(D{}, layout, d_v.data(), factors.data() + 1);
         gather_gradient(D{}, layout, got.data());

@@ -90,8 +90,10 @@ void products() {
             expected[0] += w * x, expected[1] += y * y, expected[2] += z * w, expected[3] += y * z;
         }
         const auto d_a = on_device<D>(a), d_b = on_device<D>(b), d_c = on_device<D>(c), d_d = on_device<D>(d);
-        double got[4];
-        pair_products(D{}, n, d_a.data(), d_b.data(), d_c.data(), d_d.data(), {{0, 1}, {2, 2}, {3, 0}, {2, 3}}, got);
+        tensor<double, D> sums({4});
+        pair_products_into(D{}, n, d_a.data(), d_b.data(), d_c.data(), d_d.data(), {{0, 1}, {2, 2}, {3, 0}, {2, 3}},
+                           sums.data());
+        const tensor<double> got = sums.on_host();
         for (int k = 0; k < 4; ++k) CHECK(got[k] == Approx(expected[k]).epsilon(1e-12).margin(1e-10));
     }
 }

@@ -283,9 +283,9 @@ void kfac_directions() {
     with([](kfac_config& c) { c.sample = {.examples = 2, .positions = 3}, c.kl_clip = 0, c.norm_limit = 0.01; });
     with([](kfac_config& c) { c.max_size = 20; });  // some factors are diagonal
     with([](kfac_config& c) { c.max_size = 5, c.form = kfac_form::inverse; });
-    const index_t most = std::exchange(detail::most_copied, 40);  // rows in several blocks
+    const index_t most = std::exchange(numbers_gathered(D{}), 40);  // rows in several blocks
     with([](kfac_config& c) { c.sample.examples = 2; });
-    detail::most_copied = most;
+    numbers_gathered(D{}) = most;
     with([](kfac_config& c) { c.max_size = 20, c.form = kfac_form::inverse, c.skip = {"point"}; });
     if constexpr (std::is_same_v<T, float>) {  // rows of fewer digits: near the host's
         const auto host = kfac_trains<cpu, float>(often), device = kfac_trains<D, float, bfloat16>(often),

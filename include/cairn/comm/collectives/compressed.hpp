@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace cairn {
@@ -70,11 +71,18 @@ private:
     index_t total_ = 0;
 };
 
+/// Throws where messages of D are gathered whose lengths differ: lengths are numbers of the host, and the host waits for
+/// no device here. `who` starts the message.
+template <Device D>
+void require_known_lengths(bool fixed, std::string_view who) {
+    require(std::same_as<D, cpu> || fixed, who, " on ", D::name, ": only messages of fixed length can be gathered");
+}
+
 /// All-gather of messages. `fixed`: of the lengths that the mailbox was made for; else lengths go round first.
 template <Communicator C, Device D>
 void gather_messages(C& c, std::span<const std::byte> mine, mailbox<D>& all, bool fixed) {
     if (!fixed) {
-        require(std::same_as<D, cpu>, "gathered messages on ", D::name, " must have lengths that all ranks know");
+        require_known_lengths<D>(fixed, "a compressor");
         std::vector<std::int64_t> lengths(static_cast<std::size_t>(c.size()));
         lengths[static_cast<std::size_t>(c.rank())] = static_cast<std::int64_t>(mine.size());
         all_gather(c, std::span<std::int64_t>(lengths));

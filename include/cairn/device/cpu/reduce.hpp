@@ -123,6 +123,41 @@ double dot(cpu, index_t n, const T* x, const T* y) {
         n, [](const auto& v, const auto& w) { return v * w; }, x, y);
 }
 
+/// sums[k] = Σ of the product of pair k of four arrays of n numbers.
+template <int Count, class T>
+void pair_products_into(cpu, index_t n, const T* a, const T* b, const T* c, const T* e,
+                        const pair_of_arrays (&pairs)[Count], double* sums) {
+    struct products {
+        double of[Count] = {};
+        products& operator+=(const products& other) {
+            for (int k = 0; k < Count; ++k) of[k] += other.of[k];
+            return *this;
+        }
+    };
+    flop_counter::count(2.0 * Count * static_cast<double>(n), 4.0 * static_cast<double>(n) * sizeof(T));
+    const T* const x[] = {a, b, c, e};
+    const products all = parallel_sum<products>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
+        products part;
+        simd::pack<double> low[Count], high[Count];
+        for (int k = 0; k < Count; ++k) low[k] = high[k] = simd::pack<double>(0);
+        index_t i = begin;
+        for (; i + 16 <= end; i += 16) {
+            const detail::double_packs v[] = {detail::load_doubles(x[0] + i), detail::load_doubles(x[1] + i),
+                                              detail::load_doubles(x[2] + i), detail::load_doubles(x[3] + i)};
+            for (int k = 0; k < Count; ++k) {
+                low[k] += v[pairs[k].first].low * v[pairs[k].second].low;
+                high[k] += v[pairs[k].first].high * v[pairs[k].second].high;
+            }
+        }
+        for (int k = 0; k < Count; ++k) part.of[k] = simd::sum(low[k] + high[k]);
+        for (; i < end; ++i)
+            for (int k = 0; k < Count; ++k)
+                part.of[k] += static_cast<double>(x[pairs[k].first][i]) * static_cast<double>(x[pairs[k].second][i]);
+        return part;
+    });
+    std::copy_n(all.of, Count, sums);
+}
+
 namespace detail {
 
 // Out of the lambda below: inside it, compilers miss that the loop can be vectorised.

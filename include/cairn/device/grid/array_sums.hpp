@@ -212,11 +212,6 @@ double dot(D d, index_t n, const T* x, const T* y) {
 
 namespace grid {
 
-/// Which of four arrays are multiplied.
-struct pair_of_arrays {
-    int first, second;
-};
-
 /// x[first] x[second] of each pair; every array is read once.
 template <int Count, class T>
 struct pair_terms {
@@ -231,16 +226,14 @@ struct pair_terms {
 
 }  // namespace grid
 
-/// sums[k] = Σ of the product of pair k of four arrays of n numbers. Waited for, once.
+/// sums[k] = Σ of the product of pair k of four arrays of n numbers, in device memory.
 template <int Count, class T, GridDevice D>
-void pair_products(D d, index_t n, const T* a, const T* b, const T* c, const T* e,
-                   const grid::pair_of_arrays (&pairs)[Count], double (&sums)[Count]) {
+void pair_products_into(D d, index_t n, const T* a, const T* b, const T* c, const T* e,
+                        const pair_of_arrays (&pairs)[Count], double* sums) {
     flop_counter::count(2.0 * Count * static_cast<double>(n), 4.0 * static_cast<double>(n) * sizeof(T));
-    tensor<double, D> result({Count}, memory_category::workspace);
     grid::pair_terms<Count, T> terms{{a, b, c, e}, {}};
     for (int k = 0; k < Count; ++k) terms.pairs[k] = pairs[k];
-    grid::sum_indices<Count>(d, n, terms, result.data());
-    D::copy_to_host(sums, result.data(), result.bytes());
+    grid::sum_indices<Count>(d, n, terms, sums);
 }
 
 /// Nothing: the host knows no number of the device without waiting for it (device/cpu/reduce.hpp).

@@ -2,7 +2,7 @@
 // What second-order preconditioning does on a grid device beside products and decompositions: rows are gathered,
 // diagonals and borders of factors changed, gradients scaled in eigenbases, and directions measured and put where
 // gradients were. Only diagonal_sum waits for its result.
-// Meaning as in optim/precondition/, whose host has it in loops.
+// Names and meaning are those of device/cpu/curvature.hpp.
 
 #include <cairn/device/curvature_samples.hpp>
 #include <cairn/device/gradient_layout.hpp>
@@ -10,6 +10,7 @@
 #include <cairn/device/grid/channels.hpp>
 #include <cairn/device/grid/column_sums.hpp>
 #include <cairn/device/grid/conv_patches.hpp>
+#include <cairn/device/grid/deferred_tasks.hpp>
 #include <cairn/device/grid/label_sampling.hpp>
 #include <cairn/device/grid/matrix_preconditioner_kernels.hpp>
 
@@ -188,35 +189,44 @@ struct direction_terms {
     }
 };
 
-/// What the directions of `count` layers are multiplied by, from ⟨V, ∇W⟩, ‖V‖² and ‖∇W‖² of each.
+/// What the directions of `count` layers are multiplied by.
 template <class T>
 struct direction_factors_kernel {
     index_t count;
-    const double* products;
-    double kl_clip, norm_limit, lr;
-    bool graft;
+    const double *products, *of_model;
+    direction_limits to;
     T* factors;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        double decrease = 0, square = 0;
-        for (index_t i = 0; i < count; ++i) decrease += products[3 * i], square += products[3 * i + 1];
-        double scale = 1;
-        if (kl_clip > 0 && lr > 0 && decrease > 0) {
-            const double most = std::sqrt(kl_clip / (lr * lr * decrease));
-            scale = most < scale ? most : scale;
-        }
-        if (norm_limit > 0 && lr > 0 && square > 0) {
-            const double most = norm_limit / (lr * std::sqrt(square));
-            scale = most < scale ? most : scale;
-        }
-        for (index_t i = b.thread(); i < count; i += b.threads()) {
-            const double vv = products[3 * i + 1], gg = products[3 * i + 2];
-            factors[i] = static_cast<T>(!graft ? scale : vv > 0 ? std::sqrt(gg / vv) : 1);
-        }
+        const double scale = to.scale(count, products, of_model);
+        for (index_t i = b.thread(); i < count; i += b.threads())
+            factors[i] = static_cast<T>(to.factor(scale, products + 3 * i));
     }
 };
 
 }  // namespace grid
+
+/// Numbers that are gathered at a time. Tests make it small.
+template <GridDevice D>
+index_t& numbers_gathered(D) {
+    static index_t most = index_t{1} << 26;
+    return most;
+}
+
+namespace grid {
+
+template <class S>
+struct rows_as_they_are {
+    const curvature_samples<S>& rows;
+};
+
+}  // namespace grid
+
+/// Rows as the products take them: in any type.
+template <class S, GridDevice D>
+grid::rows_as_they_are<S> readable_rows(D, const curvature_samples<S>& rows) {
+    return {rows};
+}
 
 /// to (count, width) = `count` of the chosen rows, from number `first` on.
 template <class S, class T, GridDevice D>
@@ -304,13 +314,12 @@ void direction_products(D d, const gradient_layout<T>& gradient, const T* v, dou
     grid::sum_indices<3>(d, gradient.rows * gradient.in, grid::direction_terms<T>{gradient, v}, out);
 }
 
-/// factors (count): what clips the directions of all layers alike, or makes each as long as its gradient (graft).
-/// products (count, 3) as direction_products leaves them; limits of 0 are off.
+/// factors (count): what the directions of `count` layers are multiplied by. products (count, 3) as direction_products
+/// leaves them; of_model: ⟨V, ∇W⟩ and ‖V‖² of the whole model, null where these layers are all of it.
 template <class T, GridDevice D>
-void direction_factors(D, index_t count, const double* products, double kl_clip, double norm_limit, double lr,
-                       bool graft, T* factors) {
-    D::launch({.blocks = 1, .threads = 64},
-              grid::direction_factors_kernel<T>{count, products, kl_clip, norm_limit, lr, graft, factors});
+void direction_factors(D, index_t count, const double* products, const double* of_model, const direction_limits& to,
+                       T* factors) {
+    D::launch({.blocks = 1, .threads = 64}, grid::direction_factors_kernel<T>{count, products, of_model, to, factors});
 }
 
 /// The gradient becomes *factor · v; factor in device memory.

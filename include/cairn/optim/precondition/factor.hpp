@@ -15,21 +15,17 @@
 //
 // Running average without start-up bias:  w ← ρ w + 1,  F ← F + (F_batch − F) / w.
 //
-// Rows and factors are on device D; on another one than the host, device/grid/curvature.hpp has the kernels.
+// Rows and factors are on device D, whose kernels are those of device/cpu/curvature.hpp or device/grid/curvature.hpp.
 // Tested against plain loops in tests/optim/kfac_test.cpp.
 
 #include <cairn/core/finite.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/device/cpu/im2col.hpp>
-#include <cairn/device/cpu/reduce.hpp>
-#include <cairn/device/cpu/symmetric.hpp>
-#include <cairn/device/curvature_samples.hpp>
+#include <cairn/device/cpu/curvature.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 namespace cairn {
 
@@ -43,36 +39,6 @@ struct sample_strides {
     bool is_all() const { return examples == 1 && positions == 1; }
 };
 
-namespace detail {
-
-template <class T>
-void add_outer_products_on_host(index_t count, index_t width, const T* rows, index_t stride, tensor<T>& sum, T weight) {
-    const index_t n = sum.extent(0);
-    const bool diagonal = sum.rank() == 1;
-    if (diagonal) {
-        for (index_t r = 0; r < count; ++r)
-            for (index_t c = 0; c < width; ++c) sum[c] += weight * rows[r * stride + c] * rows[r * stride + c];
-    } else {
-        add_symmetric_product(cpu{}, count, width, weight, rows, stride, sum.data(), n);
-    }
-    if (n == width) return;
-    sum[sum.size() - 1] += weight * static_cast<T>(count);
-    if (diagonal) return;
-    tensor<T> columns = tensor<T>::zeros({width}, memory_category::workspace);
-    if (stride == width) {
-        column_sums(cpu{}, count, width, rows, columns.data(), false);
-    } else {
-        for (index_t r = 0; r < count; ++r)
-            for (index_t c = 0; c < width; ++c) columns[c] += rows[r * stride + c];
-    }
-    for (index_t c = 0; c < width; ++c) {
-        sum[c * n + width] += weight * columns[c];
-        sum[width * n + c] += weight * columns[c];
-    }
-}
-
-}  // namespace detail
-
 /// weight · Σ rowsᵀ rows, added to `sum`: all of it (n, n), or its diagonal (n). With n = width + 1 the rows end in a
 /// 1.
 /// rows (count, stride ≥ width).
@@ -81,15 +47,11 @@ void add_outer_products(index_t count, index_t width, const S* rows, index_t str
                         T weight = T{1}) {
     const index_t n = sum.extent(0);
     const bool diagonal = sum.rank() == 1;
-    if constexpr (!std::same_as<D, cpu>) {
-        if (diagonal)
-            add_column_squares(D{}, count, width, weight, rows, stride, sum.data());
-        else
-            add_symmetric_product(D{}, count, width, weight, rows, stride, sum.data(), n);
-        if (n > width) add_border(D{}, count, n, weight, rows, stride, diagonal, sum.data());
-    } else {
-        detail::add_outer_products_on_host(count, width, rows, stride, sum, weight);
-    }
+    if (diagonal)
+        add_column_squares(D{}, count, width, weight, rows, stride, sum.data());
+    else
+        add_symmetric_product(D{}, count, width, weight, rows, stride, sum.data(), n);
+    if (n > width) add_border(D{}, count, n, weight, rows, stride, diagonal, sum.data());
 }
 
 namespace detail {
@@ -100,64 +62,12 @@ inline strided_indices picks(index_t n, index_t every, index_t offset) {
     return {first, every, (n - 1 - first) / every + 1};
 }
 
-/// Copies `width` numbers of each of some rows, which are `stride` apart; a copy for add_copied_rows.
-template <class T>
-auto copy_strided(const T* data, index_t width, index_t stride, index_t positions) {
-    return [=](index_t example, index_t first, index_t count, T* to) {
-        for (index_t i = 0; i < count; ++i)
-            std::copy_n(data + (example * positions + first + i) * stride, width, to + i * width);
-    };
-}
-
-/// Numbers that the host copies at a time, a few megabytes: GEMM is fast. Tests make it small.
-inline index_t most_gathered = index_t{1} << 20;
-
-/// Rows that must be copied together first: of chosen samples and positions, or joined over the positions, times
-/// `scale`.
-/// copy(example, first position, count, to). Their products count `weight` times.
-template <class T, class Copy>
-void add_copied_rows(index_t examples, index_t positions, index_t width, Copy&& copy, bool join, double scale,
-                     const sample_strides& sample, tensor<T>& sum, T weight = T{1}) {
-    const strided_indices chosen = picks(examples, sample.examples, sample.offset),
-                          at = picks(positions, join ? 1 : sample.positions, sample.offset);
-    const index_t count = chosen.count * at.count, block = std::clamp<index_t>(most_gathered / width, 1, count);
-    tensor<T> rows({block, width}, memory_category::workspace);
-    tensor<T> joined;  // (chosen examples, width)
-    if (join) joined = tensor<T>::zeros({chosen.count, width}, memory_category::workspace);
-    for (index_t begin = 0; begin < count; begin += block) {
-        const index_t here = std::min(block, count - begin);
-        parallel_for(here, std::max<index_t>(1, 16384 / width), [&](index_t first, index_t last) {
-            for (index_t r = first, run = 1; r < last; r += run) {
-                const index_t example = (begin + r) / at.count, i = (begin + r) % at.count;
-                if (at.step == 1) run = std::min(last - r, at.count - i);
-                copy(chosen[example], at[i], run, rows.data() + r * width);
-            }
-        });
-        if (!join) {
-            add_outer_products(here, width, rows.data(), width, sum, weight);
-            continue;
-        }
-        // A column is one thread's: its rows are added in order, however they are cut.
-        parallel_for(width, std::max<index_t>(16, 16384 / here), [&](index_t first, index_t last) {
-            for (index_t r = 0; r < here; ++r) {
-                T* const to = joined.data() + (begin + r) / at.count * width;
-                for (index_t c = first; c < last; ++c) to[c] += rows[r * width + c];
-            }
-        });
-    }
-    if (!join) return;
-    for (T& v : joined.span()) v *= static_cast<T>(scale);
-    add_outer_products(chosen.count, width, joined.data(), width, sum, weight);
-}
-
-/// Numbers that a device copies at a time. Tests make it small.
-inline index_t most_copied = index_t{1} << 26;
-
-/// The same on a device, in which one launch copies a block of rows: as U, which the products take.
+/// Products of rows that must be copied together first, as U, a block of rows at a time; joined ones, of which there
+/// are few, at once.
 template <class U, class S, class T, Device D>
 void add_chosen_rows_as(const strided_samples<S>& rows, tensor<T, D>& sum, T weight) {
     const index_t count = rows.examples.count * rows.rows_each();
-    const index_t block = std::clamp<index_t>(most_copied / rows.width, 1, count);
+    const index_t block = rows.join ? count : std::clamp<index_t>(numbers_gathered(D{}) / rows.width, 1, count);
     tensor<U, D> copied({block, rows.width}, memory_category::workspace);
     for (index_t begin = 0; begin < count; begin += block) {
         const index_t here = std::min(block, count - begin);
@@ -178,30 +88,18 @@ template <class S, class T, Device D>
 void add_rows_in_memory(index_t examples, index_t positions, const S* data, index_t width, index_t stride, bool join,
                         double scale, const sample_strides& sample, tensor<T, D>& sum, T weight = T{1}) {
     if (!join && sample.is_all()) return add_outer_products(examples * positions, width, data, stride, sum, weight);
-    if constexpr (std::same_as<D, cpu>)
-        add_copied_rows(examples, positions, width, copy_strided(data, width, stride, positions), join, scale, sample,
-                        sum, weight);
-    else
-        add_chosen_rows(strided_samples<S>{.x = data,
-                                           .width = width,
-                                           .stride = stride,
-                                           .positions = positions,
-                                           .examples = picks(examples, sample.examples, sample.offset),
-                                           .at = picks(positions, join ? 1 : sample.positions, sample.offset),
-                                           .join = join,
-                                           .scale = scale},
-                        sum, weight);
+    add_chosen_rows(strided_samples<S>{.x = data,
+                                       .width = width,
+                                       .stride = stride,
+                                       .positions = positions,
+                                       .examples = picks(examples, sample.examples, sample.offset),
+                                       .at = picks(positions, join ? 1 : sample.positions, sample.offset),
+                                       .join = join,
+                                       .scale = scale},
+                    sum, weight);
 }
 
 }  // namespace detail
-
-/// Counts (entries) of chosen ids.
-template <class T>
-void count_lookups(cpu, const strided_indices& examples, const strided_indices& at, index_t positions,
-                   const std::int32_t* ids, index_t /*entries*/, T* counts) {
-    for (index_t e = 0; e < examples.count; ++e)
-        for (index_t t = 0; t < at.count; ++t) counts[ids[examples[e] * positions + at[t]]] += T{1};
-}
 
 /// How many rows of a layer a sample takes.
 template <class T>
@@ -252,11 +150,6 @@ void add_rows_of_layer(const curvature_samples<S>& rows, index_t group, tensor<T
         count_lookups(D{}, chosen, at, positions, rows.ids, rows.in, inputs->data());
     } else if (!conv || im2col::is_pointwise(g)) {
         add(x, rows.in, conv ? g.c_in : rows.in, mean, inputs);
-    } else if constexpr (std::same_as<D, cpu>) {
-        const auto patches = [&](index_t e, index_t t, index_t count, T* to) {
-            im2col::gather(g, x, e * positions + t, e * positions + t + count, to);
-        };
-        detail::add_copied_rows(examples, positions, rows.in, patches, join, mean, sample, *inputs);
     } else {
         detail::add_chosen_rows(strided_samples<S>{.x = x,
                                                    .width = rows.in,

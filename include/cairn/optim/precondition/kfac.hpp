@@ -15,15 +15,14 @@
 // normalisation are a diagonal; factors beyond `max_size` become diagonal. Parameters that no layer announces or that
 // `skip` names keep their gradients. With `inverse_staleness` the decompositions are made on a thread of their own and
 // used so many steps later: the same steps in every run. Several ranks share the work through kfac_work_assignment
-// (kfac_layer.hpp). On a device other than the host (device/grid/curvature.hpp) directions are made and clipped there,
-// and only steps that take statistics ask it something: whether they are finite. With `inverse_staleness`
-// decompositions are spread over the steps until their use, as equal shares of n³ as their sizes allow: a device runs
-// what is launched in one order.
+// (kfac_layer.hpp). On a grid device directions are made and clipped there, and only steps that take statistics ask it
+// something: whether they are finite; those of a pipeline's stage also, how long directions are. With
+// `inverse_staleness` decompositions are spread there over the steps until their use, as equal shares of n³ as their
+// sizes allow (device/deferred_tasks.hpp).
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>
-#include <cairn/device/cpu/widened_rows.hpp>
 #include <cairn/optim/precondition/kfac_directions.hpp>
 #include <cairn/optim/precondition/kfac_factors.hpp>
 #include <cairn/optim/precondition/kfac_inverses.hpp>
@@ -87,7 +86,6 @@ public:
         if (!s_.started && any) start();
         if (taking_ && !discovering_ && any) factors_.update(examples);
         if (any) inverses_.decompose_if_due();
-        if constexpr (!on_host) inverses_.make_share();
         ++s_.steps;
         taking_ = false;
         if (any) {
@@ -128,15 +126,11 @@ public:
     std::int64_t rejected() const { return factors_.rejected(); }
 
 private:
-    static constexpr bool on_host = std::same_as<D, cpu>;
-
-    // Of layers that compute in S. Devices read such rows; the host reads copies.
+    // Of layers that compute in S.
     template <class S>
     void take_rounded(const curvature_samples<S>& rows) {
-        if constexpr (std::same_as<T, float> && !on_host)
-            take_rows(rows);
-        else if constexpr (std::same_as<T, float> && std::same_as<S, bfloat16>)
-            take_rows(widened_rows(rows).rows);
+        if constexpr (std::same_as<T, float> && requires { readable_rows(D{}, rows); })
+            take_rows(readable_rows(D{}, rows).rows);
         else
             curvature_listener::take(rows);
     }

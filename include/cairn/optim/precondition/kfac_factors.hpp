@@ -102,22 +102,11 @@ public:
     double sampling_error() const { return sampling_error_; }
 
 private:
-    static constexpr bool on_host = std::same_as<D, cpu>;
-
     template <class S>
     void add_scale_shift(block& b, const curvature_samples<S>& rows) {
         tensor<T, D>& sum = b.a[0].statistics.batch();
-        if constexpr (on_host) {
-            for (index_t n = 0; n < rows.examples; ++n)
-                for (index_t c = 0; c < rows.in; ++c) {
-                    const T scale = rows.x[n * rows.in + c], shift = rows.dy[n * rows.in + c];
-                    sum[c] += scale * scale;
-                    sum[rows.in + c] += shift * shift;
-                }
-        } else {
-            add_column_squares(D{}, rows.examples, rows.in, T{1}, rows.x, rows.in, sum.data());
-            add_column_squares(D{}, rows.examples, rows.in, T{1}, rows.dy, rows.in, sum.data() + rows.in);
-        }
+        add_column_squares(D{}, rows.examples, rows.in, T{1}, rows.x, rows.in, sum.data());
+        add_column_squares(D{}, rows.examples, rows.in, T{1}, rows.dy, rows.in, sum.data() + rows.in);
         b.rows += rows.examples;
     }
 

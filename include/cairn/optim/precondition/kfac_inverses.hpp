@@ -3,15 +3,14 @@
 // use), and how they come into use on all ranks.
 
 #include <cairn/core/trace.hpp>
-#include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/optim/precondition/kfac_state.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <functional>
-#include <future>
-#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -20,58 +19,35 @@ class kfac_inverses {
 public:
     using block = kfac_layer<T, D>;
     explicit kfac_inverses(kfac_state<T, D>& s) : s_(s) {}
-    ~kfac_inverses() {
-        if (background_.valid()) background_.wait();
-    }
-    kfac_inverses(const kfac_inverses&) = delete;
-    kfac_inverses& operator=(const kfac_inverses&) = delete;
 
     /// Before a step's directions.
     void decompose_if_due() {
         const bool none = std::ranges::none_of(s_.blocks, [](const block& b) { return b.ready != 0; });
         if (begun_ >= 0 && s_.steps >= begun_ + s_.config.inverse_staleness) install();
-        if (!is_due() && !none) return;
-        if (begun_ >= 0) install();
-        begin_decompositions();
-        if (s_.config.inverse_staleness == 0 || none) {
-            make_all();
-            install();
-        } else if constexpr (on_host) {
-            blas_.emplace();
-            background_ = std::async(std::launch::async, in_pool_of_caller([this] {
-                                         set_threads(1);  // of this thread: the others are for training
-                                         for (task& t : tasks_) make(t);
-                                     }));
+        if (is_due() || none) {
+            if (begun_ >= 0) install();
+            begin_decompositions();
+            if (s_.config.inverse_staleness == 0 || none) {
+                {
+                    const trace_scope scope("decompose", "", "kfac");
+                    work_.make_now();
+                }
+                install();
+            } else {
+                work_.make_later();
+            }
         }
+        if (begun_ >= 0)  // used `inverse_staleness` steps after it was begun
+            work_.make_share(static_cast<double>(s_.steps - begun_ + 1) /
+                             static_cast<double>(std::max<std::int64_t>(s_.config.inverse_staleness, 1)));
     }
 
-    /// This step's share of what will be used `inverse_staleness` steps after it was begun.
-    void make_share() {
-        if (begun_ < 0) return;
-        const auto cost = [](const task& t) {
-            const auto n = static_cast<double>(t.factor->statistics.size());
-            return t.factor->statistics.is_diagonal() ? n : n * n * n;
-        };
-        double all = 0, done = 0;
-        for (const task& t : tasks_) all += cost(t);
-        const double wanted = all * static_cast<double>(s_.steps - begun_ + 1) /
-                              static_cast<double>(std::max<std::int64_t>(s_.config.inverse_staleness, 1));
-        for (std::size_t i = 0; i < made_; ++i) done += cost(tasks_[i]);
-        const trace_scope scope("decompose", "", "kfac");
-        for (; made_ < tasks_.size() && done < wanted; done += cost(tasks_[made_++])) make(tasks_[made_]);
-    }
     /// Waits for what is made beside training.
-    void finish() {
-        if constexpr (on_host) {
-            if (background_.valid()) background_.get();
-        } else {
-            make_rest();
-        }
-    }
+    void finish() { work_.finish(); }
 
     /// After a checkpoint was read between start and use of decompositions: the run goes on as one that was not cut off.
     void resume() {
-        if (on_host && s_.config.inverse_staleness > 0 && begun_ >= 0 && !blas_) blas_.emplace();
+        if (s_.config.inverse_staleness > 0 && begun_ >= 0) work_.resume();
     }
 
     /// Step at which decompositions were begun that are not in use yet; below 0: none.
@@ -81,8 +57,6 @@ public:
     const std::string& first_kept() const { return first_kept_; }
 
 private:
-    static constexpr bool on_host = std::same_as<D, cpu>;
-
     /// A decomposition to be made.
     struct task {
         kfac_factor<T, D>* factor;
@@ -105,7 +79,6 @@ private:
     void begin_decompositions() {
         begun_ = s_.steps;
         tasks_.clear();
-        made_ = 0;
         std::vector<double> means;
         for (block& b : s_.blocks)
             b.each_factor([&](kfac_factor<T, D>& f, char) {
@@ -130,6 +103,12 @@ private:
                 if (side == 'g') pi = 1;
             });
         }
+        std::vector<double> costs;  // numbers of operations
+        for (const task& t : tasks_) {
+            const auto n = static_cast<double>(t.factor->statistics.size());
+            costs.push_back(t.factor->statistics.is_diagonal() ? n : n * n * n);
+        }
+        work_.begin(std::move(costs), [this](index_t i) { make(tasks_[static_cast<std::size_t>(i)]); });
     }
 
     static decomposition<T, D> kept(const decomposition<T, D>& d) {
@@ -147,32 +126,9 @@ private:
             t.factor->pending = kept(t.factor->inverse);  // the last good one stays
         }
     }
-    // Large ones one after another, each on all threads; the others side by side, each on one thread, which wastes less
-    // of it.
-    void make_all() {
-        const trace_scope scope("decompose", "", "kfac");
-        if constexpr (!on_host) return make_rest();
-        constexpr index_t large = 2048;
-        std::vector<task*> small;
-        for (task& t : tasks_) {
-            if (t.average.rank() == 2 && t.average.extent(0) >= large)
-                make(t);
-            else
-                small.push_back(&t);
-        }
-        std::ranges::stable_sort(small, std::greater<>{}, [](const task* t) { return t->average.size(); });
-        parallel_tasks(static_cast<index_t>(small.size()),
-                       [&](index_t i) { make(*small[static_cast<std::size_t>(i)]); });
-    }
-
-    void make_rest() {
-        while (made_ < tasks_.size()) make(tasks_[made_++]);
-    }
-
     void install() {
         const trace_scope scope("share decompositions", "", "kfac");
-        finish();
-        blas_.reset();
+        work_.close();
         std::string failure;
         for (const task& t : tasks_) {
             if (t.failure.empty()) continue;
@@ -196,14 +152,13 @@ private:
             if (all) b.ready = 1;
         }
     }
+
     kfac_state<T, D>& s_;
     std::int64_t kept_old_ = 0;
     std::string first_kept_;
     std::int64_t begun_ = -1;
     std::vector<task> tasks_;
-    std::size_t made_ = 0;                    // of tasks_, on a device
-    std::optional<single_blas_thread> blas_;  // until they are installed: a resumed run computes likewise
-    std::future<void> background_;            // works on tasks_
+    deferred_tasks<D> work_;  // on tasks_
 };
 
 }  // namespace cairn

@@ -1,7 +1,6 @@
 #pragma once
 // What the parts of K-FAC (kfac.hpp) share: settings, layers and who does what.
 
-#include <cairn/optim/norm.hpp>
 #include <cairn/optim/precondition/kfac_config.hpp>
 #include <cairn/optim/precondition/kfac_layer.hpp>
 
@@ -9,7 +8,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -29,11 +27,6 @@ struct kfac_state {
     // arena has the whole model.
     std::function<std::vector<double>(std::vector<double>)> over_model = {};
 
-    /// The sum over all layers of the model, from numbers by parameter.
-    double sum_of_model(std::vector<double> by_parameter) const {
-        if (over_model) by_parameter = over_model(std::move(by_parameter));
-        return sum_in_path_order(by_parameter);
-    }
     // Joined one-hot rows would have no diagonal factor.
     weight_sharing sharing_of(const block& b) const { return b.transposed ? weight_sharing::expand : config.sharing; }
     // The block's S: that of the mean over rows of A ⊗ G.

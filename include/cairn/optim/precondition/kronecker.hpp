@@ -94,27 +94,6 @@ decomposition<T, D> damped_inverse_of(const tensor<T, D>& factor, double damping
     return {detail::converted<T>(inverse_of_positive(D{}, exact)), {}};
 }
 
-/// to = v ⊘ (s g aᵀ + γ) with `divide`, else v ∘ s g aᵀ; g and a may be null: ones. v (out, in), a (width) for each
-/// part of `in` alike.
-template <class T>
-void scale_kronecker(cpu, index_t out, index_t in, index_t width, const T* v, const T* g, const T* a, double s,
-                     double gamma, bool divide, T* to) {
-    const T shift = static_cast<T>(gamma);
-    parallel_for(out, std::max<index_t>(1, 16384 / in), [&](index_t first, index_t last) {
-        for (index_t o = first; o < last; ++o) {
-            const T scale = static_cast<T>(s) * (g ? g[o] : T{1});
-            for (index_t part = o * in; part < (o + 1) * in; part += width) {
-                if (divide)
-                    for (index_t i = 0; i < width; ++i) to[part + i] = v[part + i] / (scale * a[i] + shift);
-                else if (a)
-                    for (index_t i = 0; i < width; ++i) to[part + i] = v[part + i] * (scale * a[i]);
-                else
-                    for (index_t i = 0; i < width; ++i) to[part + i] = v[part + i] * scale;
-            }
-        }
-    });
-}
-
 namespace detail {
 
 /// A gradient (out, in) on its way through products, from one place to the next.

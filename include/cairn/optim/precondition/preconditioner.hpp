@@ -6,7 +6,7 @@
 //   optimizer.step(lr);
 // kfac.hpp, shampoo.hpp, soap.hpp and muon.hpp are models of it; course/write-your-own-optimizer.md makes one more.
 
-#include <cairn/core/finite.hpp>
+#include <cairn/device/cpu/reduce.hpp>
 #include <cairn/device/curvature_samples.hpp>
 #include <cairn/optim/optimizer.hpp>
 
@@ -53,11 +53,11 @@ public:
 /// would never forget it. On a GPU, whose gradients the host does not read, the optimizer behind finds it, and the
 /// averages have to be restored.
 template <class T, Device D>
-void require_finite_gradients([[maybe_unused]] const char* who, [[maybe_unused]] const arena<T, D>& weights) {
-    if constexpr (std::same_as<D, cpu>)
-        for (const auto& [name, p] : weights.parameters())
-            if (const std::string bad = first_non_finite("gradient of " + name, p->grad); !bad.empty())
-                fail(who, ": ", bad, "; nothing was updated. Lower the learning rate, warm up, or clip");
+void require_finite_gradients(const char* who, const arena<T, D>& weights) {
+    for (const auto& [name, p] : weights.parameters())
+        if (const auto bad = non_finite_at_hand(D{}, p->grad.size(), p->grad.data()))
+            fail(who, ": gradient of ", name, ' ', p->grad.shape(), ": element ", bad->at, " is ", bad->value,
+                 "; nothing was updated. Lower the learning rate, warm up, or clip");
 }
 
 }  // namespace cairn
