@@ -43,21 +43,6 @@ if(CAIRN_SANITIZE)
     target_link_options(cairn_sanitizers INTERFACE -fsanitize=${sanitizers})
 endif()
 
-option(CAIRN_UNITY_CUDA "Compile the CUDA code of each program as one file: all of it in half the time where cores are few" OFF)
-# Sets `result` to the files, or to one that includes them all. (CMake knows unity builds of CUDA from 3.29 on.)
-function(cairn_cuda_sources result name)
-    if(CAIRN_UNITY_CUDA)
-        list(TRANSFORM ARGN REPLACE "(.+)" "#include \"\\1\"\n" OUTPUT_VARIABLE includes)
-        list(JOIN includes "" text)
-        string(PREPEND text "#define CAIRN_UNITY_CUDA 1\n")  # what each file would define for itself, all do together
-        set(unity ${CMAKE_CURRENT_BINARY_DIR}/${name}_unity.cu)
-        file(CONFIGURE OUTPUT ${unity} CONTENT "${text}" @ONLY)
-        set(${result} ${unity} PARENT_SCOPE)
-    else()
-        set(${result} ${ARGN} PARENT_SCOPE)
-    endif()
-endfunction()
-
 # Programs and tests see everything, and CLI11 besides. Without one of these libraries the programs are left out.
 add_library(cairn_programs INTERFACE)
 target_link_libraries(cairn_programs INTERFACE cairn::train cairn::mpi cairn_flags cairn_sanitizers)

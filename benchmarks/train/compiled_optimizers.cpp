@@ -1,6 +1,5 @@
-#define CAIRN_COMPILES_PRECONDITIONERS
 #include "compiled_preconditioners.hpp"
 
 namespace cairn {
-CAIRN_PRECONDITIONERS()
+CAIRN_PRECONDITIONERS(, cpu)
 }

@@ -1,17 +1,12 @@
 #pragma once
-// Preconditioners of sessions in any precision, compiled in compiled_optimizers.cpp.
+// Preconditioners of sessions on D in any precision, compiled once: for the host in compiled_optimizers.cpp, for GPUs
+// in on_cuda_optimizers.cu.
 
 #include <cairn/train/curvature.hpp>
 
-#define CAIRN_PRECONDITIONERS(instantiated)                               \
-    instantiated template class kfac_ranks<any_communicator, float, cpu>; \
-    instantiated template class shampoo<float, cpu>;                      \
-    instantiated template class soap<float, cpu>;                         \
-    instantiated template class muon<float, cpu>;                         \
-    instantiated template class quadratic_step<cpu>;
-
-#ifndef CAIRN_COMPILES_PRECONDITIONERS
-namespace cairn {
-CAIRN_PRECONDITIONERS(extern)
-}
-#endif
+#define CAIRN_PRECONDITIONERS(instantiated, D)                          \
+    instantiated template class kfac_ranks<any_communicator, float, D>; \
+    instantiated template class shampoo<float, D>;                      \
+    instantiated template class soap<float, D>;                         \
+    instantiated template class muon<float, D>;                         \
+    instantiated template class quadratic_step<D>;

@@ -21,6 +21,10 @@
     instantiated template class training_loop<cpu, T>; \
     instantiated template class session<cpu, T>;
 
+namespace cairn {
+CAIRN_PRECONDITIONERS(extern, cpu)
+}
+
 #ifndef CAIRN_COMPILES_SESSIONS
 namespace cairn {
 

@@ -1,36 +1,21 @@
 #pragma once
-// For *.cu: a session on the current GPU whose layers compute in T. Each precision is compiled in a file of its own,
-// side by side, which says so in CAIRN_TARGETS (train/registry.hpp).
+// For *.cu: a session on the current GPU whose layers compute in T. nvcc works on the parts side by side, as compilers
+// do on the host's (compiled_session.hpp):
+//   on_cuda_session_T.cu       builder, training step, loop of one precision
+//   on_cuda_models_T.cu        networks and their layers
+//   on_cuda_optimizers.cu      optimizers, preconditioners, K-FAC over ranks
+//   on_cuda_compressors.cu     gradient compressors, objectives
 
-#ifndef CAIRN_TARGETS
-#define CAIRN_TARGETS                                                               \
-    cairn::target<cairn::cuda, float>, cairn::target<cairn::cuda, cairn::bfloat16>, \
-        cairn::target<cairn::cuda, cairn::float16>
-#endif
+#define CAIRN_TARGETS cairn::entered_elsewhere
+#include "compiled_preconditioners.hpp"
+#include "gpu_kernels.hpp"
+#include "on_cuda.hpp"
 
-// Before what enters the names of workload files for these targets.
-#include <cairn/device/cuda/attention_plans.hpp>
-#include <cairn/device/cuda/conv.hpp>
-#include <cairn/device/cuda/gemm.hpp>
-#include <cairn/device/cuda/linalg.hpp>
-#include <cairn/device/grid/activation.hpp>
-#include <cairn/device/grid/batch_norm.hpp>
-#include <cairn/device/grid/channels.hpp>
-#include <cairn/device/grid/crop_flip.hpp>
-#include <cairn/device/grid/csr.hpp>
-#include <cairn/device/grid/curvature.hpp>
-#include <cairn/device/grid/dice.hpp>
-#include <cairn/device/grid/dropout.hpp>
-#include <cairn/device/grid/embedding.hpp>
-#include <cairn/device/grid/for_each.hpp>
-#include <cairn/device/grid/layer_norm.hpp>
-#include <cairn/device/grid/pool.hpp>
-#include <cairn/device/grid/reduce.hpp>
-#include <cairn/device/grid/softmax.hpp>
-#include <cairn/device/grid/split_softmax.hpp>
 #include <cairn/train/session.hpp>
 
-#include "on_cuda.hpp"
+namespace cairn {
+CAIRN_PRECONDITIONERS(extern, cuda)
+}
 
 template <class T>
 nlohmann::json run_in(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
@@ -41,8 +26,3 @@ nlohmann::json run_in(cairn::configuration settings, cairn::session_options opti
                                            std::move(transport));
     return timed ? session.throughput(steps, profile) : session.train();
 }
-
-nlohmann::json run_in_bf16(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
-                           std::optional<cairn::any_communicator> transport, bool profile);
-nlohmann::json run_in_fp16(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
-                           std::optional<cairn::any_communicator> transport, bool profile);

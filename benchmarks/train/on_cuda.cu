@@ -1,13 +1,13 @@
-#if !CAIRN_UNITY_CUDA
-#define CAIRN_TARGETS cairn::target<cairn::cuda, float>
-#endif
-#include "gpu_session.hpp"
+#include "on_cuda.hpp"
 
 #include <cairn/comm/collectives/gpu_aware.hpp>
 #include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/comm/nccl.hpp>
 #include <cairn/comm/require_equal.hpp>
+#include <cairn/core/bfloat16.hpp>
+#include <cairn/core/float16.hpp>
+#include <cairn/device/cuda/gemm.hpp>
 
 #include <set>
 
@@ -58,6 +58,8 @@ nlohmann::json run_on_cuda(cairn::configuration settings, cairn::session_options
     if (settings.get("optimizer.kind", std::string()) == "kfac")  // each rank preconditions by itself
         cairn::require_equal(world, cairn::concat(p.name, p.major, p.minor),
                              "the kind of GPU, on which K-FAC's last bits depend");
-    const auto run = precision == "bf16" ? run_in_bf16 : precision == "fp16" ? run_in_fp16 : run_in<float>;
+    const auto run = precision == "bf16"   ? run_in<cairn::bfloat16>
+                     : precision == "fp16" ? run_in<cairn::float16>
+                                           : run_in<float>;
     return run(std::move(settings), std::move(options), std::move(world), std::move(transport), profile);
 }

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
+
 /// Trains, or with `options.generated` times `options.max_steps` steps, on GPU `local_rank` of those that this process
 /// sees, counted round. Returns the final figures.
 /// Setting train.precision: float32, bf16 or fp16 (layers compute in bfloat16, or in float16 under a loss scale;
@@ -16,3 +18,9 @@
 /// no such GPU.
 nlohmann::json run_on_cuda(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
                            int local_rank, bool profile);
+
+/// The same on the current GPU, of layers that compute in T; tensors travel by `transport`, where there are ranks.
+/// Compiled for each T in a file of its own (gpu_session.hpp).
+template <class T>
+nlohmann::json run_in(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
+                      std::optional<cairn::any_communicator> transport, bool profile);

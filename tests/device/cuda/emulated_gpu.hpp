@@ -380,8 +380,9 @@ struct emulated_gpu {
     template <class Body>
     static void launch(const grid_size& g, const Body& body) {
         if (recorded_work()) return run([=] { launch(g, body); });
-        require(g.blocks >= 1 && g.blocks < (index_t{1} << 31) && g.threads >= warp_threads && g.threads <= 1024 &&
-                    g.threads % warp_threads == 0 && g.shared >= 0 && g.shared <= most_shared,
+        require(g.blocks >= 1 && g.blocks < (index_t{1} << 31) && g.threads >= warp_threads &&
+                    g.threads <= most_threads<Body> && g.threads % warp_threads == 0 && g.shared >= 0 &&
+                    g.shared <= most_shared,
                 "emulated GPU: a grid of ", g.blocks, " blocks, ", g.threads, " threads, ", g.shared, " bytes");
         const opened memory_is;
         ++launches;

@@ -99,6 +99,7 @@ TEST_CASE("emulated GPU: threads that leave while others wait, and exceptions, a
                       Catch::Contains("6 threads have left while 26 wait"));
     CHECK_THROWS_WITH(emulated_gpu::launch({.blocks = 1, .threads = 32}, fails{}), Catch::Contains("thread 3 fails"));
     CHECK_THROWS_WITH(emulated_gpu::launch({.blocks = 1, .threads = 33}, fails{}), Catch::Contains("33 threads"));
+    CHECK_THROWS_WITH(emulated_gpu::launch({.blocks = 1, .threads = 288}, fails{}), Catch::Contains("288 threads"));
 }
 
 TEST_CASE("emulated GPU: its memory is closed to the host", "[cuda]") {

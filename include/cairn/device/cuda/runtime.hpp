@@ -57,8 +57,8 @@ public:
     }
 };
 
-template <int MostThreads, class Body>
-__global__ void __launch_bounds__(MostThreads) run_kernel(const Body body) {
+template <class Body>
+__global__ void __launch_bounds__(most_threads<Body>) run_kernel(const Body body) {
     gpu_block b;
     body(b);
 }
@@ -307,11 +307,12 @@ private:
         static_assert(sizeof(Body) <= 4096, "a kernel's arguments have at most 4 KiB");
         require(g.blocks >= 1 && g.blocks < (index_t{1} << 31), "CUDA: a grid of ", g.blocks,
                 " blocks; 1 to 2^31 - 1 are possible");
-        require(g.threads >= warp_threads && g.threads <= 1024 && g.threads % warp_threads == 0, "CUDA: blocks of ",
-                g.threads, " threads; multiples of ", warp_threads, " up to 1024 are possible");
+        require(g.threads >= warp_threads && g.threads <= most_threads<Body> && g.threads % warp_threads == 0,
+                "CUDA: blocks of ", g.threads, " threads; multiples of ", warp_threads, " up to ", most_threads<Body>,
+                " are possible");
         const dim3 blocks(static_cast<unsigned>(g.blocks)), threads(static_cast<unsigned>(g.threads));
         const auto shared = static_cast<std::size_t>(g.shared);
-        const auto kernel = g.threads <= 256 ? detail::run_kernel<256, Body> : detail::run_kernel<1024, Body>;
+        const auto kernel = detail::run_kernel<Body>;
         require(g.shared >= 0 && g.shared <= grid_size::most_shared, "CUDA: ", g.shared,
                 " bytes of shared memory; 0 to ", grid_size::most_shared, " are possible");
         if (g.shared > 48 << 10)  // given to who asks; once less is asked for, launches that were recorded may not run

@@ -162,6 +162,7 @@ struct channel_parts {
 /// Calls finish(channel, Σ first, Σ second), sums in double.
 template <class S, class Finish>
 struct channel_totals {
+    static constexpr int most_threads = totals_threads;
     index_t channels, parts;
     const S* partial;
     Finish finish;

@@ -72,6 +72,7 @@ CAIRN_HD double total_of_parts(Block& b, index_t columns, index_t parts, index_t
 
 template <class T, class Sum>
 struct column_totals {  // T: of the results
+    static constexpr int most_threads = totals_threads;
     index_t columns, parts;
     const Sum* partial;
     T* out;

@@ -16,6 +16,8 @@
 //                                            call it alike
 //   add(to, n)                               *to += n, of whole numbers; whatever others add at the same time
 //   shared<T>()                              the memory of this block, grid_size::shared bytes
+// A kernel whose blocks may have more than 256 threads says so: static constexpr int most_threads = 512. GPUs compile
+// it for so many, whose registers it shares.
 // A device that launches such kernels is a GridDevice. cuda (runtime.hpp) is one; tests run the same ones, thread by
 // thread, on an emulated one, whose memory the host cannot touch outside of launches and copies
 // (tests/device/cuda/emulated_gpu.hpp).
@@ -35,7 +37,7 @@ struct grid_size {
     static constexpr index_t most_shared = 99 << 10;  // what a block can have on every GPU since 8.0
 
     index_t blocks = 1;
-    int threads = 256;   // a block, a multiple of 32
+    int threads = 256;   // a block, a multiple of 32, at most the kernel's most_threads
     index_t shared = 0;  // bytes of memory that the threads of a block share
 };
 
@@ -59,6 +61,13 @@ concept GridDevice = Device<D> && requires(void* at, index_t bytes) {
 };
 
 inline constexpr int warp_threads = 32;
+
+/// The most threads that a block of this kernel may have.
+template <class Body>
+inline constexpr int most_threads = 256;
+template <class Body>
+    requires requires { Body::most_threads; }
+inline constexpr int most_threads<Body> = Body::most_threads;
 
 namespace grid {
 

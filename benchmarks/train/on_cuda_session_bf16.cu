@@ -1,0 +1,4 @@
+#include "gpu_session.hpp"
+
+template nlohmann::json run_in<cairn::bfloat16>(cairn::configuration, cairn::session_options, cairn::any_communicator,
+                                                std::optional<cairn::any_communicator>, bool);

@@ -1,0 +1,4 @@
+#include "gpu_session.hpp"
+
+template nlohmann::json run_in<float>(cairn::configuration, cairn::session_options, cairn::any_communicator,
+                                      std::optional<cairn::any_communicator>, bool);
