@@ -386,11 +386,6 @@ TEST_CASE("session: Shampoo, SOAP and Muon on another device are the host's, and
 }
 
 TEST_CASE("session: what a device cannot do yet is refused", "[train]") {
-    const auto refused = [](const char* setting) {
-        return test::message_of([&] {
-            session<emulated_gpu>(settings_of(workloads[0], {setting}), {.out = {}, .resume = {}, .generated = true});
-        });
-    };
     const auto refused_of_kfac = [](const char* setting) {
         return test::message_of([&] {
             session<emulated_gpu>(settings_of(workloads[0], {"optimizer.kind=kfac", setting}),
