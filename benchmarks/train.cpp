@@ -35,12 +35,6 @@ std::filesystem::path autotune_file() {
     return {};
 }
 
-// The file to read: earlier versions called it choices.tsv.
-std::string readable(const std::filesystem::path& autotune) {
-    const std::filesystem::path before = autotune.parent_path() / "choices.tsv";
-    return (!std::filesystem::exists(autotune) && std::filesystem::exists(before) ? before : autotune).string();
-}
-
 // A cache that cannot be read or written costs time, not the run.
 template <class Action>
 void try_cache(const char* what, Action&& action) {
@@ -172,8 +166,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     cairn::configuration settings = cairn::configuration::from_file(source);
     for (const std::string& assignment : sets) settings.set(assignment);
     if (world.rank() == 0)
-        for (const std::string& line : settings.notices()) std::cerr << "warning: " << line << '\n';
-    if (!data.empty()) settings.set_text("data.path", data);
+        if (!data.empty()) settings.set_text("data.path", data);
     options.generated = throughput || profile;
     cairn::require_equal(
         world, cairn::concat(options.max_steps, ' ', throughput, ' ', profile, ' ', plan, ' ', options.resume.empty()),
@@ -182,9 +175,9 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     const std::filesystem::path cache = autotune_file();
     const std::string machine = cairn::perf::fingerprint();
     if (!cache.empty())
-        try_cache("kernel choices", [&] { cairn::autotune_cache::global().load(readable(cache), machine); });
+        try_cache("kernel choices", [&] { cairn::autotune_cache::global().load(cache.string(), machine); });
     if (!options.resume.empty())
-        cairn::autotune_cache::global().load(readable(options.resume / "autotune.tsv"), machine);
+        cairn::autotune_cache::global().load((options.resume / "autotune.tsv").string(), machine);
 
     // What benchmarks/collectives --calibrate measured, for this machine and number of ranks.
     if (const std::string trouble = cairn::load_collectives(world, machine); !trouble.empty())

@@ -17,7 +17,6 @@
 #include <cairn/device/cpu/linalg.hpp>
 
 #include <optional>
-#include <utility>
 
 namespace cairn::admm {
 

@@ -18,6 +18,7 @@
 #include <cairn/admm/neighbours.hpp>
 #include <cairn/admm/objective_terms.hpp>
 #include <cairn/admm/output_loss.hpp>
+#include <cairn/admm/pdadmm_parts.hpp>
 #include <cairn/admm/variables.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/text.hpp>
@@ -29,17 +30,6 @@
 #include <vector>
 
 namespace cairn::admm {
-
-struct pdadmm_config {
-    double rho = 4e-2, nu = 1e-2;  // for a loss that is a sum over samples; ρ/ν from 0.5 to 10 trains alike
-    double mu = 1e-7;
-    block_solver solver = block_solver::exact;
-    double relaxation = 1;  // α
-    bool proximal = false;  // z stays near where it was
-    rho_schedule schedule = {};
-    exchange_codec codec = {};
-    std::uint64_t seed = 0;  // of codecs that draw numbers
-};
 
 /// See the top of the file.
 template <class T = float, Communicator C = self_communicator>
@@ -92,7 +82,6 @@ public:
     std::int64_t iterations() const { return iterations_; }
     double rho() const { return rho_.rho; }
     double nu() const { return nu_; }
-    int first_layer() const { return first_; }
     C* over() const { return over_; }
     const std::vector<split_layer<T>>& layers() const { return layers_; }
     const tensor<T>& output() const { return z_.back(); }
@@ -104,7 +93,7 @@ public:
     /// iteration.
     index_t bytes_sent() const {
         index_t sum = 0;
-        for (const boundary& b : boundaries_) sum += b.link_forward.bytes() + b.link_back.bytes();
+        for (const boundary& b : boundaries_) sum += b.bytes_sent();
         return sum;
     }
 
@@ -147,15 +136,11 @@ public:
             before.link_forward.receive(before.u, {}, none);
         }
         if (behind.link_back.is_remote()) behind.link_back.receive(behind.p, {}, none);
-        finish();
+        for (boundary& b : boundaries_) b.finish();
     }
 
 private:
-    // Between layer b − 1 and layer b of this rank; one of the two may be another rank's.
-    struct boundary {
-        tensor<T> p, q, u;
-        boundary_link<T, C> link_forward, link_back;  // of q, of p
-    };
+    using boundary = pdadmm_boundary<T, C>;
 
     int rank() const { return over_ ? over_->rank() : 0; }
     int ranks() const { return over_ ? over_->size() : 1; }
@@ -301,17 +286,7 @@ private:
     }
 
     void update_dual(boundary& b, const tensor<T>& old) {
-        const T rho = static_cast<T>(rho_.rho), alpha = static_cast<T>(config_.relaxation);
-        for_each(
-            [=](T& u, const T& p, const T& q, const T& before) { u += rho * (alpha * p + (1 - alpha) * before - q); },
-            b.u, b.p, b.q, old);
-    }
-
-    void finish() {
-        for (boundary& b : boundaries_) {
-            b.link_forward.finish();
-            b.link_back.finish();
-        }
+        b.update_dual(old, static_cast<T>(rho_.rho), static_cast<T>(config_.relaxation));
     }
 
     // Of all ranks, in the order of the layers whatever ranks they are on.

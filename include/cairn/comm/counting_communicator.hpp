@@ -14,9 +14,7 @@
 #include <cairn/comm/vendor_collectives.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <ostream>

@@ -10,7 +10,6 @@
 #include <nccl.h>
 
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <memory>

@@ -7,8 +7,6 @@
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/range.hpp>
 
-#include <algorithm>
-#include <cstdint>
 #include <span>
 
 namespace cairn {

@@ -29,7 +29,6 @@
 #include <cairn/core/error.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -6,7 +6,6 @@
 #include <exception>
 #include <initializer_list>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 #include <utility>
 

@@ -7,8 +7,9 @@
 // A rank that is a thread has a pool of its own, and so have the threads that help it (in_pool_of_caller).
 // Only touched pages cost memory. Under AddressSanitizer, and with CAIRN_POOL=system, each block is its own allocation.
 
-#include <cairn/core/environment.hpp>
 #include <cairn/core/error.hpp>
+#include <cairn/core/free_ranges.hpp>
+#include <cairn/core/memory_use.hpp>
 #include <cairn/core/shape.hpp>
 
 #include <algorithm>
@@ -16,12 +17,9 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
-#include <iterator>
 #include <limits>
-#include <map>
 #include <mutex>
 #include <new>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,49 +28,6 @@
 #include <unistd.h>
 
 namespace cairn {
-
-/// What a block of memory is for.
-enum class memory_category {
-    parameters,
-    gradients,
-    optimizer,
-    activations,
-    saved,  // activations that forward leaves for backward, as long as saved_tensors holds them
-    workspace,
-    communication,
-    data
-};
-
-inline constexpr std::array<const char*, 8> memory_category_names{
-    "parameters", "gradients", "optimizer", "activations", "saved", "workspace", "communication", "data"};
-
-/// Live and highest bytes so far, of one category or of all.
-struct memory_use {
-    index_t live = 0;
-    index_t peak = 0;
-    void grow(index_t bytes) { peak = std::max(peak, live += bytes); }
-    void shrink(index_t bytes) { live -= bytes; }
-};
-
-/// The limit in bytes that the environment variable `name` sets for a pool, else `otherwise`.
-inline index_t memory_limit_of_environment(const char* name, index_t otherwise) {
-    return environment_number(name, otherwise, index_t{1}, std::numeric_limits<index_t>::max(),
-                              "bytes, a whole number of at least 1 without unit or exponent, such as 4000000000");
-}
-
-/// A block that was taken from a pool, or given back.
-struct memory_request {
-    const void* block;
-    index_t bytes;
-    memory_category use;
-    bool taken;
-};
-
-/// A stretch of a pool's addresses.
-struct memory_range {
-    char* begin;
-    index_t bytes;
-};
 
 /// Memory pool, thread safe. Blocks are aligned to 64 bytes (a cache line and an AVX-512 register).
 class memory_pool {
@@ -164,16 +119,13 @@ public:
         if (system_)
             release_alone(block);
         else
-            coalesce(static_cast<char*>(block), size);
+            free_.give({static_cast<char*>(block), size});
     }
 
     /// Free ranges by address, of which the last was never used; none where each block is its own allocation.
     std::vector<memory_range> free_ranges() const {
         const std::scoped_lock lock(mutex_);
-        std::vector<memory_range> all;
-        if (!system_)
-            for (const auto& [start, bytes] : free_) all.push_back({start, bytes});
-        return all;
+        return system_ ? std::vector<memory_range>{} : free_.all();
     }
     /// Bytes from the first address to the end of what was ever handed out: of a GPU's pool, what the driver counts.
     index_t extent() const {
@@ -248,7 +200,7 @@ public:
     /// Returns the pages of all free ranges to the system.
     void trim() {
         const std::scoped_lock lock(mutex_);
-        for (const auto& [start, size] : free_) {
+        for (const auto& [start, size] : free_.all()) {
             const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
             const auto first = (reinterpret_cast<std::uintptr_t>(start) + page - 1) / page * page;
             const auto last =
@@ -264,10 +216,10 @@ protected:
     /// Over a range of addresses that is not backed yet. Messages name `what` it is and the variable that limits it.
     memory_pool(char* begin, index_t bytes, index_t limit, std::string what, const char* limit_name)
         : limit_(limit), begin_(begin), touched_(begin), what_(std::move(what)), limit_name_(limit_name) {
-        insert_free(begin, bytes);
+        free_.insert({begin, bytes});
     }
     virtual ~memory_pool() = default;
-    void add_range(memory_range r) { insert_free(r.begin, r.bytes); }
+    void add_range(memory_range r) { free_.insert(r); }
 
     /// From now on each block is its own allocation.
     void use_system() { system_ = true; }
@@ -330,60 +282,21 @@ private:
             if (range == MAP_FAILED) continue;
             madvise(range, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
             begin_ = touched_ = static_cast<char*>(range);
-            insert_free(touched_, bytes);
+            free_.insert({touched_, bytes});
             return;
         }
         system_ = true;
     }
 
     char* carve(index_t size, char* at) {
-        memory_range from{};
-        if (at) {
-            const auto next = free_.upper_bound(at);
-            if (next == free_.begin()) return nullptr;
-            from = {std::prev(next)->first, std::prev(next)->second};
-            if (at + size > from.begin + from.bytes) return nullptr;
-        } else {
-            const auto fit = by_size_.lower_bound({size, nullptr});
-            if (fit == by_size_.end()) return nullptr;
-            at = fit->second;
-            from = {at, fit->first};
-        }
-        char *const end = at + size, *const free_end = from.begin + from.bytes;
+        const memory_range from = free_.with_room(size, at);
+        if (from.bytes == 0) return nullptr;
+        if (!at) at = from.begin;
+        char* const end = at + size;
         if (!may_hand_out(at, end) || (end > touched_ && !commit(end))) return nullptr;
-        erase_free(from.begin, from.bytes);
-        if (at > from.begin) insert_free(from.begin, at - from.begin);
-        if (free_end > end) insert_free(end, free_end - end);
+        free_.take(from, at, size);
         touched_ = std::max(touched_, end);
         return at;
-    }
-
-    void coalesce(char* start, index_t size) {
-        auto next = free_.lower_bound(start);
-        if (next != free_.end() && next->first == start + size) {
-            const auto [next_start, next_size] = *next;
-            erase_free(next_start, next_size);
-            size += next_size;
-        }
-        next = free_.lower_bound(start);
-        if (next != free_.begin()) {
-            const auto [previous_start, previous_size] = *std::prev(next);
-            if (previous_start + previous_size == start) {
-                erase_free(previous_start, previous_size);
-                start = previous_start;
-                size += previous_size;
-            }
-        }
-        insert_free(start, size);
-    }
-
-    void insert_free(char* start, index_t size) {
-        free_.emplace(start, size);
-        by_size_.emplace(size, start);
-    }
-    void erase_free(char* start, index_t size) {
-        free_.erase(start);
-        by_size_.erase({size, start});
     }
 
     [[noreturn]] void throw_out_of_memory(index_t size, memory_category use) const {
@@ -411,8 +324,7 @@ private:
     static inline std::atomic<index_t> host_live_{0};
 
     mutable std::mutex mutex_;
-    std::map<char*, index_t> free_;
-    std::set<std::pair<index_t, char*>> by_size_;
+    cairn::free_ranges free_;
     std::array<memory_use, memory_category_names.size()> by_category_{};
     memory_use total_, activations_;
     index_t limit_ = 0, own_limit_ = no_limit;

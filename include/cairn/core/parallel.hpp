@@ -7,7 +7,6 @@
 #include <cairn/core/shape.hpp>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <exception>
 #include <thread>

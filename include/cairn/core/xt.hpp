@@ -22,7 +22,6 @@
 #include <xtensor/xview.hpp>
 #endif
 
-#include <array>
 #include <cstddef>
 #include <type_traits>
 #include <vector>

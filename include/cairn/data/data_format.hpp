@@ -17,9 +17,7 @@
 #include <cairn/core/interval.hpp>
 #include <cairn/data/synthetic_data.hpp>
 
-#include <filesystem>
 #include <memory>
-#include <string>
 #include <utility>
 
 namespace cairn {

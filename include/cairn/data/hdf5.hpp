@@ -13,7 +13,6 @@
 #include <cairn/data/hdf5_library.hpp>
 
 #include <array>
-#include <limits>
 #include <optional>
 #include <span>
 #include <utility>

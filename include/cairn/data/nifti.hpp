@@ -10,10 +10,8 @@
 #include <cairn/core/tensor.hpp>
 #include <cairn/data/gzip.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace cairn {

@@ -17,7 +17,6 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>

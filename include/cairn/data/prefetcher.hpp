@@ -11,8 +11,6 @@
 
 #include <array>
 #include <exception>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 

@@ -15,23 +15,18 @@
 //
 // Where others had the processors all the while, that is no help: such a choice is marked, so that the user can be
 // warned. It stays in use: a run that is repeated must give the same bits.
-//
-// File format, one line an entry, after a line that names the machine (entries of other machines are kept, not used):
-//   @<TAB>fingerprint
-//   key<TAB>choice<TAB>name=microseconds<TAB>name=microseconds …<TAB>rejected name: reason<TAB>disturbed
-// The last two only where it was so.
 
 #include <cairn/core/atomic_file.hpp>
 #include <cairn/core/clock.hpp>
 #include <cairn/core/cpu_contention.hpp>
 #include <cairn/core/error.hpp>
+#include <cairn/device/autotune_file.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -41,21 +36,12 @@
 #include <span>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <unistd.h>
 
 namespace cairn {
-
-/// One line of the registry.
-struct autotune_entry {
-    std::string choice;                                   ///< name of the candidate in use
-    std::vector<std::pair<std::string, double>> seconds;  ///< what was measured; empty for a choice that was not
-    bool disturbed = false;                               ///< other programs had the processors while it was measured
-    std::map<std::string, std::string> rejected{};        ///< candidates that gave wrong results, and what was wrong
-};
 
 /// How a choice that is not in the registry yet is made.
 enum class autotune_policy {
@@ -72,10 +58,9 @@ public:
     }
 
     autotune_cache() {
-        const char* name = std::getenv("CAIRN_AUTOTUNE") ? "CAIRN_AUTOTUNE" : "CAIRN_CHOICES";  // its old name
-        if (const char* text = std::getenv(name)) {
+        if (const char* text = std::getenv("CAIRN_AUTOTUNE")) {
             const std::string policy = text;
-            require(policy == "measure" || policy == "first", name, "=", policy, ": expected measure or first");
+            require(policy == "measure" || policy == "first", "CAIRN_AUTOTUNE=", policy, ": expected measure or first");
             policy_ = policy == "first" ? autotune_policy::first : autotune_policy::measure;
         }
     }
@@ -125,9 +110,6 @@ public:
     void set_policy(autotune_policy p) { policy_ = p; }
     autotune_policy policy() const { return policy_; }
 
-    /// Seconds that one measurement may take beyond the first run of each candidate.
-    void set_budget(double seconds) { budget_ = seconds; }
-
     /// Changes whenever an earlier answer may no longer hold; a kernel that remembers answers compares it.
     std::uint64_t epoch() const { return epoch_.load(std::memory_order_acquire); }
 
@@ -153,7 +135,7 @@ public:
     /// A file that is not there has none. Throws on a file that cannot be read or is not of this format.
     std::size_t load(const std::string& path, const std::string& fingerprint) {
         std::size_t count = 0;
-        const auto sections = read(path);
+        const auto sections = detail::read_autotune_file(path);
         const auto ours = sections.find(fingerprint);
         if (ours == sections.end()) return 0;
         const std::scoped_lock lock(table_);
@@ -168,12 +150,12 @@ public:
     /// Writes the entries to `path` under `fingerprint`; entries of other machines in that file stay. The file is
     /// replaced in one step (core/atomic_file.hpp). Throws if it cannot be written.
     void save(const std::string& path, const std::string& fingerprint) const {
-        auto sections = read(path);
+        auto sections = detail::read_autotune_file(path);
         for (const auto& [key, entry] : entries()) sections[fingerprint][key] = entry;
         std::ostringstream out;
         for (const auto& [machine, lines] : sections) {
             out << "@\t" << machine << '\n';
-            for (const auto& [key, entry] : lines) write(out, key, entry);
+            for (const auto& [key, entry] : lines) detail::write_autotune_entry(out, key, entry);
         }
         write_atomically(path, out.str(), concat(".tmp", getpid()));  // several runs may write it at a time
     }
@@ -197,9 +179,9 @@ public:
     autotune_cache& operator=(const autotune_cache&) = delete;
 
 private:
-    using section = std::map<std::string, autotune_entry>;
     static constexpr int least_rounds = 5, max_rounds = 60;
     static constexpr double drop_factor = 2;
+    static constexpr double budget = 0.4;  // seconds of a measurement beyond the first run of each candidate
 
     std::recursive_mutex& measuring(const std::string& key) {
         const std::scoped_lock lock(table_);
@@ -290,7 +272,7 @@ private:
         const auto enough = [&](int round) {
             const double spent = now() - start;
             return round >= 1 &&
-                   (spent > budget_ || round == max_rounds || (round >= least_rounds && spent > 0.05 * budget_));
+                   (spent > budget || round == max_rounds || (round >= least_rounds && spent > 0.05 * budget));
         };
         for (int round = 0; !enough(round); ++round) {
             for (std::size_t i = 0; i < n; ++i) {
@@ -306,59 +288,6 @@ private:
         return least;
     }
 
-    static void write(std::ostream& out, const std::string& key, const autotune_entry& entry) {
-        out << key << '\t' << entry.choice;
-        for (const auto& [name, seconds] : entry.seconds) out << '\t' << name << '=' << seconds * 1e6;
-        for (const auto& [name, reason] : entry.rejected) out << "\trejected " << name << ": " << reason;
-        out << (entry.disturbed ? "\tdisturbed\n" : "\n");
-    }
-
-    static std::map<std::string, section> read(const std::string& path) {
-        std::map<std::string, section> sections;
-        std::ifstream in(path);
-        if (!in) return sections;
-        section* current = nullptr;
-        std::string line;
-        for (int number = 1; std::getline(in, line); ++number) {
-            if (line.empty()) continue;
-            std::vector<std::string> fields{""};
-            for (char c : line) {
-                if (c == '\t')
-                    fields.emplace_back();
-                else
-                    fields.back() += c;
-            }
-            const bool heading = fields[0] == "@" && fields.size() == 2;
-            require(heading || (current && fields.size() >= 2), "autotune: line ", number, " of ", path,
-                    " is not 'key<TAB>choice…': delete the file to measure again");
-            if (heading) {
-                current = &sections[fields[1]];
-                continue;
-            }
-            autotune_entry entry{fields[1], {}};
-            if (fields.back() == "disturbed" && fields.size() > 2) {
-                entry.disturbed = true;
-                fields.pop_back();
-            }
-            for (std::size_t i = 2; i < fields.size(); ++i) {
-                if (const auto colon = fields[i].find(": ");
-                    fields[i].starts_with("rejected ") && colon != std::string::npos) {
-                    entry.rejected[fields[i].substr(9, colon - 9)] = fields[i].substr(colon + 2);
-                    continue;
-                }
-                const auto equals = fields[i].rfind('=');
-                const std::string number_text = equals == std::string::npos ? "" : fields[i].substr(equals + 1);
-                char* end = nullptr;
-                const double microseconds = std::strtod(number_text.c_str(), &end);
-                require(!number_text.empty() && *end == 0 && microseconds >= 0, "autotune: line ", number, " of ", path,
-                        ": '", fields[i], "' is not name=microseconds: delete the file to measure again");
-                entry.seconds.emplace_back(fields[i].substr(0, equals), microseconds * 1e-6);
-            }
-            (*current)[fields[0]] = std::move(entry);
-        }
-        return sections;
-    }
-
     mutable std::mutex table_;
     std::map<std::string, std::recursive_mutex> measuring_;  // by family
     std::map<std::string, autotune_entry> entries_;
@@ -366,7 +295,6 @@ private:
     std::set<std::string> verified_;  // forced candidates that were checked: key, name; under the family's lock
     std::atomic<std::uint64_t> epoch_{1};
     std::atomic<autotune_policy> policy_{autotune_policy::measure};
-    double budget_ = 0.4;
 };
 
 }  // namespace cairn

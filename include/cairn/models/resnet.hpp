@@ -14,8 +14,6 @@
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/pool.hpp>
 
-#include <array>
-
 namespace cairn {
 
 /// Parameters of this family of networks.

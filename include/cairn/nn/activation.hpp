@@ -12,11 +12,8 @@ namespace cairn {
 
 /// y = act(x), any shape.
 template <class T = float, Device D = cpu>
-class activation_layer {
+class activation_layer : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     /// slope: of leaky_relu for x ≤ 0.
     explicit activation_layer(activation act, double slope = 0.01)
         : act_(act), slope_(static_cast<weight_of<T>>(act == activation::relu ? 0 : slope)) {}
@@ -63,8 +60,6 @@ public:
         return dx;
     }
 
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
     shape output_shape(const shape& in) const { return in; }
 
     layer_cost cost(const shape& in) const {

@@ -17,11 +17,8 @@ namespace cairn {
 
 /// (batch, length, 3 · heads · head_dim), queries, keys and values side by side, → (batch, length, heads · head_dim).
 template <class T = float, Device D = cpu>
-class attention {
+class attention : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     struct config {
         index_t heads = 1, head_dim = 0;
         bool causal = false;  // a position attends to itself and those before it
@@ -68,9 +65,6 @@ public:
                            dq + g.width(), dq + 2 * g.width());
         return dx;
     }
-
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
 
     shape output_shape(const shape& in) const {
         const index_t width = config_.heads * config_.head_dim;

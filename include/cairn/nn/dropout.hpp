@@ -11,11 +11,8 @@ namespace cairn {
 
 /// Any shape; in place if the input has no other owner.
 template <class T = float, Device D = cpu>
-class dropout {
+class dropout : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     explicit dropout(double rate = 0.5) : rate_(rate) {
         require(rate >= 0 && rate < 1, "dropout: rate ", rate, " is not in [0, 1)");
     }
@@ -28,8 +25,6 @@ public:
         return p.input_gradient ? apply(std::move(dy), p) : tensor<T, D>{};
     }
 
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
     shape output_shape(const shape& in) const { return in; }
 
     layer_cost cost(const shape& in) const {

@@ -8,11 +8,8 @@ namespace cairn {
 
 /// Turns images into rows, between convolutions and linear layers.
 template <class T = float, Device D = cpu>
-class flatten {
+class flatten : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         const shape out = output_shape(x.shape());
         if (p.training()) saved.put(0, tensor<T, D>::view(nullptr, x.shape()));  // the shape alone
@@ -23,10 +20,6 @@ public:
         const shape in = saved.take(0).shape();
         return dy.empty() && in.size() > 0 ? std::move(dy) : dy.reshaped(in);  // empty: no gradient was requested
     }
-
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-
-    layer_parameters<T, D> parameters() { return {}; }
 
     shape output_shape(const shape& in) const {
         require(in.rank() >= 1, "flatten takes (N, ...), got ", in);

@@ -47,6 +47,16 @@ concept LayerOver = requires(L& layer, const L& constant, tensor<T, D> t, saved_
 template <class L>
 concept Layer = LayerOver<L, typename L::value_type, typename L::device>;
 
+/// Base of layers that train nothing.
+template <class T, Device D>
+struct layer_without_parameters {
+    using value_type = T;
+    using device = D;
+
+    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
+    layer_parameters<T, D> parameters() { return {}; }
+};
+
 /// Both halves of backward; afterwards the layer has no saved tensors.
 template <Layer L>
 auto backward(L& layer, tensor<typename L::value_type, typename L::device> dy,

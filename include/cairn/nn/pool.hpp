@@ -76,11 +76,8 @@ struct sliding_windows {
 
 /// Maximum over sliding windows.
 template <class T = float, Device D = cpu>
-class max_pool {
+class max_pool : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     struct config {
         per_axis kernel = 2;
         std::optional<per_axis> stride = std::nullopt;  // the kernel's extents unless given
@@ -114,8 +111,6 @@ public:
                                  : backward_with<std::int32_t>(g, in, dy, saved, p);
     }
 
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
     shape output_shape(const shape& in) const { return detail::pooled_shape(geometry(in), windows_.dims); }
 
     layer_cost cost(const shape& in) const {
@@ -161,11 +156,8 @@ namespace detail {
 
 /// Common part of the averaging layers: Derived has geometry(in).
 template <class Derived, class T, Device D>
-class averaging {
+class averaging : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         const pool_geometry g = self().geometry(x.shape());
         tensor<T, D> y(pooled_shape(g, self().dims()));
@@ -184,8 +176,6 @@ public:
         return dx;
     }
 
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
     shape output_shape(const shape& in) const { return pooled_shape(self().geometry(in), self().dims()); }
 
     layer_cost cost(const shape& in) const {
@@ -265,11 +255,8 @@ private:
 
 /// Mean over all spatial positions: (N, …, C) → (N, C).
 template <class T = float, Device D = cpu>
-class global_average_pool {
+class global_average_pool : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         const shape out = output_shape(x.shape());
         tensor<T, D> y(out);
@@ -286,9 +273,6 @@ public:
         global_average_backward(D{}, out[0], dx.size() / std::max<index_t>(dy.size(), 1), out[1], dy.data(), dx.data());
         return dx;
     }
-
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
 
     shape output_shape(const shape& in) const {
         require(in.rank() >= 3, "global_average_pool takes (N, ..., C) with at least one spatial axis, got ", in);

@@ -10,11 +10,8 @@ namespace cairn {
 
 /// y = softmax of each row of (…, classes).
 template <class T = float, Device D = cpu>
-class softmax {
+class softmax : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         const shape s = output_shape(x.shape());
         const T* const in = x.data();
@@ -34,9 +31,6 @@ public:
         softmax_backward(D{}, rows(s), s.back(), y.data(), gradient, dx.data());
         return dx;
     }
-
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
 
     shape output_shape(const shape& in) const {
         require(in.rank() >= 1 && in.back() > 0, "softmax takes (..., classes), got ", in);

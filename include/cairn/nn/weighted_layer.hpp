@@ -7,7 +7,6 @@
 #include <cairn/nn/init.hpp>
 #include <cairn/nn/layer.hpp>
 
-#include <string>
 #include <utility>
 
 namespace cairn {

@@ -13,9 +13,7 @@
 #include <cairn/parallel/replicas.hpp>
 #include <cairn/parallel/sharded.hpp>
 
-#include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 

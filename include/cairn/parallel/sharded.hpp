@@ -11,7 +11,6 @@
 #include <cairn/optim/optimizer.hpp>
 #include <cairn/parallel/channel.hpp>
 
-#include <cmath>
 #include <functional>
 #include <span>
 #include <string>

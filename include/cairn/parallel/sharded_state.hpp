@@ -6,7 +6,6 @@
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/parallel/sharded.hpp>
 
-#include <algorithm>
 #include <vector>
 
 namespace cairn {

@@ -12,7 +12,6 @@
 #include <cairn/stash/codec.hpp>
 #include <cairn/stash/zero_pattern.hpp>
 
-#include <array>
 #include <deque>
 #include <map>
 #include <memory>

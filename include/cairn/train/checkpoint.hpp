@@ -19,7 +19,6 @@
 #include <cairn/train/run_parts.hpp>
 #include <cairn/train/slice_tensors.hpp>
 
-#include <array>
 #include <filesystem>
 #include <span>
 

@@ -29,6 +29,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace cairn {
@@ -114,41 +115,24 @@ struct register_compressor<Entry, entered_elsewhere> {};
 
 namespace detail {
 
-struct bf16_entry {
-    static constexpr const char* name = "bf16";
+template <bool Half>
+struct cast_entry {
+    static constexpr const char* name = Half ? "fp16" : "bf16";
     template <Device D>
     static reduction_method<D> make(configuration&) {
-        return as_messages([](const bucket_place&) { return bf16<D>{}; }, false);
+        using K = std::conditional_t<Half, fp16<D>, bf16<D>>;
+        return as_messages([](const bucket_place&) { return K{}; }, false);
     }
 };
 
-struct fp16_entry {
-    static constexpr const char* name = "fp16";
-    template <Device D>
-    static reduction_method<D> make(configuration&) {
-        return as_messages([](const bucket_place&) { return fp16<D>{}; }, false);
-    }
-};
-
-template <class K>
-reduction_method<typename K::device> largest_values_method(configuration& settings) {
-    const double ratio = settings.get("compress.ratio", 0.01, above_to(0, 1));
-    return as_messages([=](const bucket_place&) { return K({.ratio = ratio}); }, wants_error_feedback(settings));
-}
-
+template <bool Sampled>
 struct topk_entry {
-    static constexpr const char* name = "topk";
+    static constexpr const char* name = Sampled ? "sampled_topk" : "topk";
     template <Device D>
     static reduction_method<D> make(configuration& settings) {
-        return largest_values_method<topk<D>>(settings);
-    }
-};
-
-struct sampled_topk_entry {
-    static constexpr const char* name = "sampled_topk";
-    template <Device D>
-    static reduction_method<D> make(configuration& settings) {
-        return largest_values_method<sampled_topk<D>>(settings);
+        using K = std::conditional_t<Sampled, sampled_topk<D>, topk<D>>;
+        const double ratio = settings.get("compress.ratio", 0.01, above_to(0, 1));
+        return as_messages([=](const bucket_place&) { return K({.ratio = ratio}); }, wants_error_feedback(settings));
     }
 };
 
@@ -211,25 +195,14 @@ struct onebit_entry {
     }
 };
 
-template <class K>
-reduction_method<typename K::device> low_rank_method(configuration& settings) {
-    const int rank = settings.get("compress.rank", 2, from_to(1, 1024));
-    return as_sums([=](const bucket_place& at) { return K({.rank = rank}, at.layout, at.n); });
-}
-
+template <bool Alternating>
 struct powersgd_entry {
-    static constexpr const char* name = "powersgd";
+    static constexpr const char* name = Alternating ? "powersgd_alternating" : "powersgd";
     template <Device D>
     static reduction_method<D> make(configuration& settings) {
-        return low_rank_method<powersgd<D>>(settings);
-    }
-};
-
-struct powersgd_alternating_entry {
-    static constexpr const char* name = "powersgd_alternating";
-    template <Device D>
-    static reduction_method<D> make(configuration& settings) {
-        return low_rank_method<powersgd_alternating<D>>(settings);
+        using K = std::conditional_t<Alternating, powersgd_alternating<D>, powersgd<D>>;
+        const int rank = settings.get("compress.rank", 2, from_to(1, 1024));
+        return as_sums([=](const bucket_place& at) { return K({.rank = rank}, at.layout, at.n); });
     }
 };
 
@@ -243,18 +216,18 @@ struct error_bounded_entry {
     }
 };
 
-static const register_compressor<bf16_entry, CAIRN_TARGETS> bf16_is_known;
-static const register_compressor<fp16_entry, CAIRN_TARGETS> fp16_is_known;
-static const register_compressor<topk_entry, CAIRN_TARGETS> topk_is_known;
-static const register_compressor<sampled_topk_entry, CAIRN_TARGETS> sampled_topk_is_known;
+static const register_compressor<cast_entry<false>, CAIRN_TARGETS> bf16_is_known;
+static const register_compressor<cast_entry<true>, CAIRN_TARGETS> fp16_is_known;
+static const register_compressor<topk_entry<false>, CAIRN_TARGETS> topk_is_known;
+static const register_compressor<topk_entry<true>, CAIRN_TARGETS> sampled_topk_is_known;
 static const register_compressor<dgc_entry, CAIRN_TARGETS> dgc_is_known;
 static const register_compressor<randomk_entry, CAIRN_TARGETS> randomk_is_known;
 static const register_compressor<qsgd_entry, CAIRN_TARGETS> qsgd_is_known;
 static const register_compressor<natural_entry, CAIRN_TARGETS> natural_is_known;
 static const register_compressor<sign_entry, CAIRN_TARGETS> sign_is_known;
 static const register_compressor<onebit_entry, CAIRN_TARGETS> onebit_is_known;
-static const register_compressor<powersgd_entry, CAIRN_TARGETS> powersgd_is_known;
-static const register_compressor<powersgd_alternating_entry, CAIRN_TARGETS> powersgd_alternating_is_known;
+static const register_compressor<powersgd_entry<false>, CAIRN_TARGETS> powersgd_is_known;
+static const register_compressor<powersgd_entry<true>, CAIRN_TARGETS> powersgd_alternating_is_known;
 static const register_compressor<error_bounded_entry, CAIRN_TARGETS> error_bounded_is_known;
 
 }  // namespace detail

@@ -120,28 +120,24 @@ inline std::string to_toml(const setting& s) {
     require(std::filesystem::exists(file), "workload ", file.string(), " does not exist");
     configuration c;
     c.origin_ = file.string();
-    leaves given;
     try {
-        detail::flatten(toml::parse_file(file.string()), "", given);
+        detail::flatten(toml::parse_file(file.string()), "", c.settings_);
     } catch (const toml::parse_error& e) {
         fail(file.string(), ':', e.source().begin.line, ':', e.source().begin.column, ": ", e.description());
     } catch (const error& e) {
         fail(file.string(), ": ", e.what());
     }
-    c.settings_ = c.with_current_names(std::move(given), c.origin_);
     return c;
 }
 
 [[gnu::used]] inline configuration configuration::from_text(std::string_view text) {
     configuration c;
     c.origin_ = "(text)";
-    leaves given;
     try {
-        detail::flatten(toml::parse(text), "", given);
+        detail::flatten(toml::parse(text), "", c.settings_);
     } catch (const toml::parse_error& e) {
         fail("line ", e.source().begin.line, ": ", e.description());
     }
-    c.settings_ = c.with_current_names(std::move(given), c.origin_);
     return c;
 }
 

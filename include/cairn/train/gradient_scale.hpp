@@ -8,7 +8,6 @@
 #include <cairn/core/for_each.hpp>
 
 #include <span>
-#include <utility>
 
 namespace cairn {
 

@@ -15,9 +15,7 @@
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/registry.hpp>
 
-#include <concepts>
 #include <string>
-#include <utility>
 
 namespace cairn {
 

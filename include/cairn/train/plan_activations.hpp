@@ -12,9 +12,7 @@
 #include <cairn/train/activation_state.hpp>
 
 #include <functional>
-#include <optional>
 #include <string>
-#include <utility>
 
 namespace cairn {
 

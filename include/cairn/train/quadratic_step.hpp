@@ -14,7 +14,6 @@
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/precondition/quadratic_model.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>

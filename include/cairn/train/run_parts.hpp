@@ -12,7 +12,6 @@
 #include <cairn/train/shared_layers.hpp>
 #include <cairn/train/trainer.hpp>
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>

@@ -6,7 +6,6 @@
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/interval.hpp>
-#include <cairn/train/renamed_settings.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -104,9 +103,6 @@ public:
         std::erase_if(settings_, [&](const auto& entry) { return entry.first.starts_with(section + '.'); });
     }
 
-    /// One line for each setting that was given by an old name or value: where, and the new one.
-    const std::vector<std::string>& notices() const { return notices_; }
-
     /// Whether the file or the command line sets `path`.
     bool has(const std::string& path) const { return settings_.contains(path); }
 
@@ -188,38 +184,16 @@ private:
         const auto below = [](const std::string& path, const std::string& section) {
             return path == section || path.starts_with(section + '.');
         };
-        leaves given;
-        for (auto& [path, value] : values) given[path.empty() ? key : key + '.' + path] = std::move(value);
-        const std::string name = current_name(key);
-        for (auto dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
-            require(!settings_.contains(name.substr(0, dot)), "--set ", key, ": ", name.substr(0, dot),
+        for (auto dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1))
+            require(!settings_.contains(key.substr(0, dot)), "--set ", key, ": ", key.substr(0, dot),
                     " is not a section");
-        std::erase_if(settings_, [&](const auto& entry) { return below(entry.first, name); });
-        for (auto& [path, value] : with_current_names(std::move(given), "--set")) {
-            settings_[path] = std::move(value);
-            given_.insert(path);
+        std::erase_if(settings_, [&](const auto& entry) { return below(entry.first, key); });
+        for (auto& [path, value] : values) {
+            const std::string name = path.empty() ? key : key + '.' + path;
+            settings_[name] = std::move(value);
+            given_.insert(name);
         }
-        given_.insert(name);
-    }
-
-    // Old names and values give way to new ones; notices() tells. Throws where both are given.
-    leaves with_current_names(leaves given, const std::string& origin) {
-        leaves current;
-        for (auto& [path, value] : given) {
-            const std::string name = current_name(path),
-                              where = concat(origin, value.line ? concat(':', value.line) : "");
-            require(name == path || !given.contains(name), where, ": setting '", path, "' is the old name of '", name,
-                    "', which is given too; leave the old one away");
-            if (name != path) notices_.push_back(concat(where, ": setting '", path, "' is called '", name, "' now"));
-            if (auto* text = std::get_if<std::string>(&value.value)) {
-                const std::string now = current_value(name, *text);
-                if (now != *text)
-                    notices_.push_back(concat(where, ": ", name, " = \"", *text, "\" is called \"", now, "\" now"));
-                *text = now;
-            }
-            current[name] = std::move(value);
-        }
-        return current;
+        given_.insert(key);
     }
 
     template <class T>
@@ -286,7 +260,6 @@ private:
     leaves settings_, asked_;      // what is given, and what was asked for with the value in force
     std::set<std::string> given_;  // on the command line
     std::map<std::string, interval> numbers_;
-    std::vector<std::string> notices_;
 };
 
 /// The settings of one section; each sets a field, which holds the default.

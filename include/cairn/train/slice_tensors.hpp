@@ -9,7 +9,6 @@
 #include <cairn/parallel/global_parameter.hpp>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -15,7 +15,6 @@
 #include <bit>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace cairn {

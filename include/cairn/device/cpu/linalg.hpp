@@ -23,7 +23,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <exception>
 #include <vector>
 

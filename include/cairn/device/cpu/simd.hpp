@@ -134,49 +134,43 @@ template <class T>
 #endif
 }
 
-/// a > b, lane by lane; false where either is NaN.
-template <class T>
-[[gnu::always_inline]] inline mask<T> greater(const pack<T>& a, const pack<T>& b) {
+/// A comparison lane by lane: x86's predicate of that number, or what `native` makes of two registers elsewhere.
+template <int Predicate, class T, class Native>
+[[gnu::always_inline]] inline mask<T> compare(const pack<T>& a, const pack<T>& b, [[maybe_unused]] Native&& native) {
     mask<T> m;
 #if CAIRN_SIMD_AVX512
     if constexpr (std::is_same_v<T, float>)
-        m.bits = _mm512_cmp_ps_mask(a.part[0], b.part[0], _CMP_GT_OQ);
+        m.bits = _mm512_cmp_ps_mask(a.part[0], b.part[0], Predicate);
     else
-        m.bits = _mm512_cmp_pd_mask(a.part[0], b.part[0], _CMP_GT_OQ);
+        m.bits = _mm512_cmp_pd_mask(a.part[0], b.part[0], Predicate);
 #else
-    for (int i = 0; i < parts; ++i) m.part[i] = a.part[i] > b.part[i];
+    for (int i = 0; i < parts; ++i) m.part[i] = native(a.part[i], b.part[i]);
 #endif
     return m;
 }
 
-/// not (a ≤ b), lane by lane: true where either is NaN.
+/// a > b; false where either is NaN.
+template <class T>
+[[gnu::always_inline]] inline mask<T> greater(const pack<T>& a, const pack<T>& b) {
+    return compare<0x1e>(a, b, [](auto x, auto y) { return x > y; });  // _CMP_GT_OQ
+}
+
+/// not (a ≤ b): true where either is NaN.
 template <class T>
 [[gnu::always_inline]] inline mask<T> not_less_equal(const pack<T>& a, const pack<T>& b) {
-    mask<T> m;
-#if CAIRN_SIMD_AVX512
-    if constexpr (std::is_same_v<T, float>)
-        m.bits = _mm512_cmp_ps_mask(a.part[0], b.part[0], _CMP_NLE_UQ);
-    else
-        m.bits = _mm512_cmp_pd_mask(a.part[0], b.part[0], _CMP_NLE_UQ);
-#else
-    for (int i = 0; i < parts; ++i) m.part[i] = ~(a.part[i] <= b.part[i]);
-#endif
-    return m;
+    return compare<0x16>(a, b, [](auto x, auto y) { return ~(x <= y); });  // _CMP_NLE_UQ
 }
 
 /// Whether a lane is NaN.
 template <class T>
 [[gnu::always_inline]] inline mask<T> unordered(const pack<T>& a) {
-    mask<T> m;
-#if CAIRN_SIMD_AVX512
-    if constexpr (std::is_same_v<T, float>)
-        m.bits = _mm512_cmp_ps_mask(a.part[0], a.part[0], _CMP_UNORD_Q);
-    else
-        m.bits = _mm512_cmp_pd_mask(a.part[0], a.part[0], _CMP_UNORD_Q);
-#else
-    for (int i = 0; i < parts; ++i) m.part[i] = a.part[i] != a.part[i];
-#endif
-    return m;
+    return compare<0x03>(a, a, [](auto x, auto y) { return x != y; });  // _CMP_UNORD_Q
+}
+
+/// a = b.
+template <class T>
+[[gnu::always_inline]] inline mask<T> equal(const pack<T>& a, const pack<T>& b) {
+    return compare<0x00>(a, b, [](auto x, auto y) { return x == y; });  // _CMP_EQ_OQ
 }
 
 /// a or b, lane by lane.
@@ -187,21 +181,6 @@ template <class T>
     m.bits = static_cast<lane_bits<T>>(a.bits | b.bits);
 #else
     for (int i = 0; i < parts; ++i) m.part[i] = a.part[i] | b.part[i];
-#endif
-    return m;
-}
-
-/// a = b, lane by lane.
-template <class T>
-[[gnu::always_inline]] inline mask<T> equal(const pack<T>& a, const pack<T>& b) {
-    mask<T> m;
-#if CAIRN_SIMD_AVX512
-    if constexpr (std::is_same_v<T, float>)
-        m.bits = _mm512_cmp_ps_mask(a.part[0], b.part[0], _CMP_EQ_OQ);
-    else
-        m.bits = _mm512_cmp_pd_mask(a.part[0], b.part[0], _CMP_EQ_OQ);
-#else
-    for (int i = 0; i < parts; ++i) m.part[i] = a.part[i] == b.part[i];
 #endif
     return m;
 }

@@ -10,7 +10,7 @@
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/device/cuda/cublaslt.hpp>
-#include <cairn/device/cuda/cudnn.hpp>
+#include <cairn/device/cuda/cudnn_convolution.hpp>
 #include <cairn/device/grid/column_sums.hpp>
 #include <cairn/device/grid/conv_im2col_gemm.hpp>
 #include <cairn/device/grid/matrices.hpp>

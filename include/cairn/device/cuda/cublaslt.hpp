@@ -11,9 +11,7 @@
 
 #include <cublasLt.h>
 
-#include <array>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <optional>
 #include <type_traits>

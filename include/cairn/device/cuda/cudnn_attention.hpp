@@ -14,7 +14,6 @@
 #include <cairn/device/cuda/cudnn.hpp>
 
 #include <array>
-#include <limits>
 #include <vector>
 
 namespace cairn::cudnn {

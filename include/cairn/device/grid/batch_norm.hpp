@@ -12,7 +12,6 @@
 #include <cairn/device/grid/per_example_gradients.hpp>
 #include <cairn/device/wide_moments.hpp>
 
-#include <cmath>
 #include <cstdint>
 
 namespace cairn {

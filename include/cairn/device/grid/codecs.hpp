@@ -31,7 +31,6 @@
 #include <cairn/device/grid/qsgd_codec.hpp>
 
 #include <cstdint>
-#include <limits>
 #include <string_view>
 #include <type_traits>
 

@@ -9,6 +9,7 @@
 // Memory is made with the tables; what follows launches and returns.
 
 #include <cairn/core/flop_counter.hpp>
+#include <cairn/device/grid/device_list.hpp>
 #include <cairn/device/grid/for_each.hpp>
 #include <cairn/device/low_rank.hpp>
 
@@ -18,23 +19,6 @@
 namespace cairn {
 
 namespace grid {
-
-/// A list that kernels read, in device memory.
-template <class T, Device D>
-class device_list {
-public:
-    device_list() = default;
-    explicit device_list(const std::vector<T>& all) : count_(static_cast<index_t>(all.size())) {
-        bytes_ = tensor<std::uint8_t, D>({count_ * static_cast<index_t>(sizeof(T))}, memory_category::communication);
-        if (count_) D::copy_to_device(bytes_.data(), all.data(), bytes_.bytes());
-    }
-    const T* data() const { return reinterpret_cast<const T*>(bytes_.data()); }
-    index_t size() const { return count_; }
-
-private:
-    tensor<std::uint8_t, D> bytes_;
-    index_t count_ = 0;
-};
 
 inline constexpr int low_rank_threads = 128, low_rank_at_once = 4;
 inline constexpr index_t tile_rows = 64, tile_columns = 128, tile_threads = 256;
@@ -261,7 +245,7 @@ void launch_all(D, index_t blocks, int threads, index_t shared, const Body& body
 template <GridDevice D>
 class low_rank_tables<D> {
 public:
-    explicit low_rank_tables(const low_rank_plan& plan) : matrices(plan.matrices) {
+    explicit low_rank_tables(const low_rank_plan& plan) {
         std::vector<grid::matrix_row> all_rows, all_factor_rows;
         std::vector<grid::matrix_tile> all_tiles, all_strips;
         std::vector<dense_run> all_runs;
@@ -282,11 +266,12 @@ public:
         for (const dense_run& d : plan.dense)
             for (index_t at = 0; at < d.count; at += piece)
                 all_runs.push_back({d.offset + at, std::min(piece, d.count - at), d.at + at});
-        rows = decltype(rows)(all_rows);
-        factor_rows = decltype(factor_rows)(all_factor_rows);
-        tiles = decltype(tiles)(all_tiles);
-        strips = decltype(strips)(all_strips);
-        runs = decltype(runs)(all_runs);
+        matrices.fill(plan.matrices);
+        rows.fill(all_rows);
+        factor_rows.fill(all_factor_rows);
+        tiles.fill(all_tiles);
+        strips.fill(all_strips);
+        runs.fill(all_runs);
         partial = tensor<float, D>::zeros({sums}, memory_category::communication);
         room = tensor<double, D>::zeros({std::max(plan.p_size, plan.q_size)}, memory_category::communication);
     }

@@ -6,9 +6,6 @@
 #include <cairn/device/grid/channels.hpp>
 #include <cairn/device/pool_geometry.hpp>
 
-#include <cstdint>
-#include <limits>
-
 namespace cairn {
 
 namespace grid {

@@ -4,9 +4,6 @@
 
 #include <cairn/nn/loss/elementwise.hpp>
 
-#include <algorithm>
-#include <cmath>
-
 namespace cairn {
 
 namespace functors {

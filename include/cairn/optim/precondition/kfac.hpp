@@ -28,7 +28,6 @@
 #include <cairn/optim/precondition/kfac_inverses.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -7,7 +7,6 @@
 #include <cairn/optim/precondition/kronecker.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>

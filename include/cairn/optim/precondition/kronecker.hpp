@@ -12,9 +12,6 @@
 #include <cairn/device/cpu/linalg.hpp>
 #include <cairn/optim/precondition/factor.hpp>
 
-#include <cmath>
-#include <string>
-
 namespace cairn {
 
 enum class kfac_form { eigen, inverse };

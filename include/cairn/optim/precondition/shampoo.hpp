@@ -18,7 +18,6 @@
 #include <cairn/optim/precondition/preconditioner.hpp>
 
 #include <bit>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>

@@ -22,7 +22,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <concepts>
 #include <cstdint>
 #include <string>
 #include <utility>

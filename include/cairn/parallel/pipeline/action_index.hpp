@@ -5,7 +5,6 @@
 #include <cairn/parallel/pipeline/program.hpp>
 
 #include <array>
-#include <functional>
 #include <vector>
 
 namespace cairn {

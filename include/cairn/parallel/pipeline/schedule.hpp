@@ -13,7 +13,6 @@
 #include <cairn/parallel/pipeline/schedules/zb_h2.hpp>
 #include <cairn/parallel/pipeline/schedules/zb_v.hpp>
 
-#include <array>
 #include <functional>
 #include <string>
 #include <string_view>

@@ -17,11 +17,8 @@ namespace cairn {
 
 /// Of (N, own rows…, C).
 template <class T = float, Device D = cpu>
-class spatial_dropout {
+class spatial_dropout : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     spatial_dropout(double rate, rank_grid grid, spatial_partition cut, int rank)
         : whole_(rate), rate_(rate), grid_(std::move(grid)), cut_(std::move(cut)), rank_(rank) {
         check(cut_, grid_);
@@ -35,8 +32,6 @@ public:
         output_shape(dy.shape());
         return p.input_gradient ? apply(std::move(dy), p) : tensor<T, D>{};
     }
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
 
     shape output_shape(const shape& in) const {
         const shape mine = cut_.tensor_shape(grid_, rank_, in.rank() ? in[0] : 0, in.rank() ? in.back() : 0);
@@ -67,11 +62,8 @@ private:
 
 /// Of (share of N, …).
 template <class T = float, Device D = cpu>
-class sample_dropout {
+class sample_dropout : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     sample_dropout(double rate, int ranks, int rank) : whole_(rate), ranks_(ranks), rank_(rank) {}
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
@@ -83,8 +75,6 @@ public:
         const pass_context mine = of_share(p, dy.extent(0));
         return whole_.backward_input(std::move(dy), saved, mine);
     }
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
     shape output_shape(const shape& in) const { return in; }
     layer_cost cost(const shape& in) const { return whole_.cost(in); }
     std::string describe() const { return whole_.describe(); }

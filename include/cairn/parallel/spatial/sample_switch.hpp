@@ -112,11 +112,8 @@ tensor<T, D> own_rows(tensor<T, D>& whole, const spatial_partition& cut, const r
 
 /// See the top of the file. The channel must outlive the layer.
 template <Communicator C, class T = float, Device D = cpu>
-class gather_samples {
+class gather_samples : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     gather_samples(channel<C>& over, rank_grid grid, spatial_partition cut)
         : exchange_(over), grid_(std::move(grid)), cut_(std::move(cut)) {
         require_ranks(over, grid_);
@@ -147,9 +144,6 @@ public:
         return exchange_.from_samples(std::move(parts), in);
     }
 
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
-
     shape output_shape(const shape& in) const {
         const shape mine = cut_.tensor_shape(grid_, exchange_.rank(), in.rank() ? in[0] : 0, in.rank() ? in.back() : 0);
         require(in == mine, describe(), " on rank ", exchange_.rank(), " takes ", mine, ", got ", in);
@@ -177,11 +171,8 @@ private:
 
 /// See the top of the file. The channel must outlive the layer.
 template <Communicator C, class T = float, Device D = cpu>
-class spatial_global_average {
+class spatial_global_average : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     spatial_global_average(channel<C>& over, rank_grid grid, spatial_partition cut)
         : exchange_(over), grid_(std::move(grid)), cut_(std::move(cut)) {
         require_ranks(over, grid_);
@@ -217,9 +208,6 @@ public:
         scale(partial);
         return mean_.backward_input(std::move(partial), saved, p);
     }
-
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
 
     shape output_shape(const shape& in) const {
         const shape mine = cut_.tensor_shape(grid_, exchange_.rank(), in.rank() ? in[0] : 0, in.rank() ? in.back() : 0);

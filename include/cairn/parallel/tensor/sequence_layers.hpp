@@ -127,11 +127,8 @@ private:
 
 /// See the top of the file. x (batch, part of length, …).
 template <Communicator C, class T = float, Device D = cpu>
-class sequence_dropout {
+class sequence_dropout : public layer_without_parameters<T, D> {
 public:
-    using value_type = T;
-    using device = D;
-
     explicit sequence_dropout(tensor_axis<C>& axis, double rate) : axis_(&axis), rate_(rate) {
         require(rate >= 0 && rate < 1, "sequence_dropout: rate ", rate, " is not in [0, 1)");
     }
@@ -142,8 +139,6 @@ public:
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>&, const pass_context& p) {
         return p.input_gradient ? apply(std::move(dy), p) : tensor<T, D>{};
     }
-    void backward_weight(saved_tensors<T, D>&, const pass_context&) {}
-    layer_parameters<T, D> parameters() { return {}; }
 
     shape output_shape(const shape& in) const {
         require(in.rank() >= 2, "sequence_dropout takes (batch, part of length, ...), got ", in);

@@ -13,7 +13,6 @@
 #include <cairn/parallel/pipeline/simulate.hpp>
 
 #include <cmath>
-#include <tuple>
 #include <utility>
 #include <vector>
 

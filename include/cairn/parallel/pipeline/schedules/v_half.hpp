@@ -12,7 +12,6 @@
 #include <cairn/parallel/pipeline/list_writer.hpp>
 
 #include <array>
-#include <tuple>
 
 namespace cairn {
 
