@@ -97,7 +97,7 @@ def whole_and_again(place):
     assert place.ran("gpu_step resnet50 256 bf16") == 2 + 2 + 2 and place.ran("torch_step.py resnet50 256 amp --compile") == 1 + 2 + 1
     assert place.ran("torch_step.py cosmoflow 8 amp --layout contiguous") == 1 and place.ran("gpu_step gpt 32 bf16 15 profile") == 2
     step = record["parts"]["step"]["finding"]
-    assert step["samples_per_s"]["torch amp compiled"] == 100 and step["recorded_memory_beside_pool"]["cairn bf16"] == 1.1
+    assert step["samples_per_s"]["torch amp compiled"] == 100 and step["recorded_memory_beside_pool"]["cairn bf16"] == 1
     assert record["parts"]["kernels"]["finding"] == {"speed_beside_torch": {"k": 0.5}}
     assert record["parts"]["train"]["finding"]["recorded_alike"] is True
     assert record["parts"]["gpt"]["finding"]["most_to_gain"]["cairn bf16"] == {"conv 3x3, backward": 0.25}
