@@ -273,9 +273,15 @@ TEST_CASE("nccl: an error that NCCL finds while ranks join says what it is and h
                 cuda::choose(world.rank());
                 errors[static_cast<std::size_t>(world.rank())] = error_of([&] { nccl_communicator c(world); });
             });
-            for (const std::string& told : errors)
-                CHECK_THAT(told, Contains(concat("joining with GPU")) && Contains("error (the test said so)") &&
-                                     Contains("NCCL_DEBUG=WARN") && Contains("NCCL_SOCKET_IFNAME=lo"));
+            int causes = 0;  // a rank that gives up closes its connections, and others may see that first
+            for (const std::string& told : errors) {
+                CHECK_THAT(told, Contains("joining with GPU"));
+                if (told.find("connection to rank") != std::string::npos) continue;
+                CHECK_THAT(told, Contains("error (the test said so)") && Contains("NCCL_DEBUG=WARN") &&
+                                     Contains("NCCL_SOCKET_IFNAME=lo"));
+                ++causes;
+            }
+            CHECK(causes >= 1);
         }
     }
     CHECK(emulated::open_communicators() == 0);
