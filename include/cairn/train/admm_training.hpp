@@ -235,13 +235,7 @@ inline std::unique_ptr<training_algorithm<cpu, float>> make_admm(run_parts<cpu, 
     any_objective<cpu> goal = objective_of_data<cpu>({run.data.info, run.data.sample});
     const auto wrapped = [&](auto made) -> std::unique_ptr<training_algorithm<cpu, float>> {
         using A = typename decltype(made)::element_type;
-        std::optional<model_stages<cpu, float>> stages;
-        if (run.plan)
-            stages.emplace(run.layers, *run.weights, (*run.grid)["pipeline"], run.plan->rank_of_stage,
-                           run.plan->boundaries, [&plan = *run.plan](int m) { return plan.program(m); });
-        else
-            stages.emplace(run.layers.front(), *run.weights);
-        return std::make_unique<admm_training<A>>(std::move(made), std::move(*stages), std::move(goal), n,
+        return std::make_unique<admm_training<A>>(std::move(made), run.stages(), std::move(goal), n,
                                                   how.anderson_memory, over ? &run.world : nullptr);
     };
     if (algorithm == "dladmm")

@@ -8,12 +8,15 @@
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/train/activation_settings.hpp>
 #include <cairn/train/admm_training.hpp>
+#include <cairn/train/audit_activations.hpp>
 #include <cairn/train/build_model.hpp>
 #include <cairn/train/compressors.hpp>
 #include <cairn/train/curvature.hpp>
+#include <cairn/train/loss_scaling.hpp>
 #include <cairn/train/lr_schedules.hpp>
 #include <cairn/train/objectives.hpp>
 #include <cairn/train/optimizers.hpp>
+#include <cairn/train/quadratic_update.hpp>
 #include <cairn/train/run_parts.hpp>
 #include <cairn/train/same_data.hpp>
 
@@ -286,30 +289,36 @@ private:
             make_optimizer(settings_, *run_.weights, shard_ ? &*shard_ : nullptr, compressor_has_momentum_);
         make_curvature();
         run_.rate = make_lr_schedule(settings_, run_.total_steps, run_.train_batches->batches_per_epoch());
-        const trainer_config config{
-            .seed = run_.seed,
-            .sharded = !run_.owners.empty(),
-            .may_drop_samples = run_.data.may_skip,
-            .stop_at_loss = !run_.skips_non_finite,
-            .cuda_graph = recorded,
-            .over = run_.over,
-            .quadratic_model_stride =
-                run_.quadratic ? settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)) : 1,
-            .mc_label_stride = mc_label_stride(settings_)};
         any_objective<D> goal = goal_->make(
             settings_, {run_.data.info, run_.data.sample, run_.outputs_are_cut ? run_.over.tensor : nullptr});
-        if constexpr (packs_activations<T>) run_.activations = make_compressed_activations(settings_, *run_.weights);
-        sequential<T, D>& model = run_.layers.front();
-        std::optional<model_stages<D, T>> stages;
-        if (run_.plan)
-            stages.emplace(run_.layers, *run_.weights, (*run_.grid)["pipeline"], run_.plan->rank_of_stage,
-                           run_.plan->boundaries, [&plan = *run_.plan](int m) { return plan.program(m); });
         auto by_gradients = std::make_unique<trainer<D, T>>(
-            model, *run_.weights, std::move(optimizer), run_.rate, std::move(goal), config, run_.ranks.get(),
-            run_.curvature.get(), run_.quadratic.get(), run_.scaler ? &*run_.scaler : nullptr, std::move(stages),
-            run_.activations.get());
+            run_.stages(), update_rule<D>{std::move(optimizer), run_.rate}, std::move(goal), make_hooks(),
+            trainer_config<D>{.seed = run_.seed,
+                              .cuda_graph = recorded,
+                              .may_drop_samples = run_.data.may_skip,
+                              .ranks = run_.ranks.get(),
+                              .over = run_.over});
         run_.trainer = by_gradients.get();
         run_.algorithm = std::move(by_gradients);
+    }
+
+    // In the order of train/step_hook.hpp.
+    step_hooks<D, T> make_hooks() {
+        step_hooks<D, T> hooks;
+        if constexpr (packs_activations<T>) {
+            run_.activations = make_compressed_activations(settings_, *run_.weights);
+            if (run_.activations) hooks.push_back(std::make_unique<activation_packing<D>>(*run_.activations));
+        }
+        if constexpr (std::same_as<T, float16>)
+            hooks.push_back(std::make_unique<loss_scaling<D>>(*run_.scaler, !run_.skips_non_finite));
+        const index_t stride = mc_label_stride(settings_);
+        if (run_.quadratic)
+            hooks.push_back(std::make_unique<quadratic_update<D, T>>(
+                *run_.quadratic, settings_.get<index_t>("kfac.model_example_stride", 1, at_least(1)), *run_.curvature,
+                stride));
+        else if (run_.curvature)
+            hooks.push_back(std::make_unique<preconditioning<D, T>>(*run_.curvature, stride));
+        return hooks;
     }
 
     void make_admm_training() {

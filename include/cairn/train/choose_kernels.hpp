@@ -2,7 +2,6 @@
 // Kernels that are chosen by measurement (device/autotune.hpp) are chosen before the first step.
 
 #include <cairn/nn/sequential.hpp>
-#include <cairn/optim/precondition/preconditioner.hpp>
 #include <cairn/train/model_stages.hpp>
 
 #include <cstdint>
@@ -27,15 +26,14 @@ void choose_kernels(sequential<T, D>& model, arena<float, D>& weights, curvature
     weights.zero_grad();
 }
 
-/// The same of all stages of a rank; `in`: of the whole model, `curvature` may be null.
+/// The same of all stages of a rank; `in`: of the whole model.
 template <class T, Device D>
-void choose_kernels(model_stages<D, T>& model, arena<float, D>& weights, preconditioner<float, D>* curvature,
-                    const shape& in, mode how, std::uint64_t seed) {
+void choose_kernels(model_stages<D, T>& model, curvature_listener* curvature, const shape& in, mode how,
+                    std::uint64_t seed) {
     const std::vector<int> numbers = model.numbers();
-    curvature_listener* const observer = curvature && how == mode::train ? curvature->discover() : nullptr;
     for (std::size_t s = 0; s < numbers.size(); ++s)
-        choose_kernels(model.stages()[s].layers(), weights, observer, model.input_of(numbers[s], in), how, seed,
-                       numbers[s] > 0);
+        choose_kernels(model.stages()[s].layers(), model.weights(), curvature, model.input_of(numbers[s], in), how,
+                       seed, numbers[s] > 0);
 }
 
 }  // namespace cairn

@@ -21,7 +21,7 @@ public:
     using links_type = stage_links<T, D, any_communicator>;
 
     /// The whole model.
-    model_stages(sequential<T, D>& model, arena<float, D>& weights) : tied_(weights) {
+    model_stages(sequential<T, D>& model, arena<float, D>& weights) : weights_(weights), tied_(weights) {
         stages_.emplace_back(model, weights);
         rank_of_stage_ = {0};
         schedule_ = [](int micro_batches) {
@@ -37,7 +37,8 @@ public:
     model_stages(std::vector<sequential<T, D>>& layers, arena<float, D>& weights, channel<any_communicator>& over,
                  std::vector<int> rank_of_stage, std::vector<shape> boundaries,
                  std::function<pipeline_program(int)> schedule)
-        : links_(over, boundaries),
+        : weights_(weights),
+          links_(over, boundaries),
           rank_of_stage_(std::move(rank_of_stage)),
           boundaries_(std::move(boundaries)),
           schedule_(std::move(schedule)),
@@ -48,14 +49,17 @@ public:
     bool is_pipeline() const { return !boundaries_.empty(); }
     bool has_last() const { return rank_of_stage_.back() == links_.rank(); }
     std::vector<stage<sequential<T, D>>>& stages() { return stages_; }
+    /// Of all of them.
+    arena<float, D>& weights() { return weights_; }
 
-    /// Who is told in the last backward of each stage which gradients are final, and what is called before it.
-    void listen(gradient_listener* listener, const std::function<void()>& before_last_backward) {
+    /// Who is told in the last backward of each stage which gradients are final; may be null.
+    void listen(gradient_listener* listener) {
         listener_ = listener;
-        for (auto& s : stages_) {
-            s.listener = listener;
-            s.before_last_backward = before_last_backward;
-        }
+        for (auto& s : stages_) s.listener = listener;
+    }
+    /// What is called before the last backward of each stage.
+    void before_last_backward(const std::function<void()>& call) {
+        for (auto& s : stages_) s.before_last_backward = call;
     }
 
     /// What becomes of activations between forward and backward; null: they are kept.
@@ -160,6 +164,7 @@ private:
         return p;
     }
 
+    arena<float, D>& weights_;
     links_type links_;
     std::vector<int> rank_of_stage_;
     std::vector<shape> boundaries_;

@@ -39,13 +39,12 @@ pipeline_profile profile_pipeline(run_parts<D, T>& run, int rounds) {
     auto& stages = run.trainer->stages();
     auto b = run.train_batches->next();
     require(b.has_value(), "profile: no batch");
-    const micro_batches<D> batch(*b, run.micro_batches);
-    pipeline_profile p{.program = stages.program_of(batch.samples())};
+    pipeline_profile p{.program = stages.program_of(micro_batches<D>(*b, run.micro_batches).samples())};
     rehearsal<T, any_communicator, D> alone(ranks, stages.boundaries());
     std::vector<double> measured, step;
     std::vector<std::vector<double>> waited(static_cast<std::size_t>(ranks.size()));
     for (int i = 0; i < rounds; ++i) {
-        run.trainer->rehearse(batch, alone);
+        run.trainer->rehearse({*b, run.micro_batches}, alone);
         barrier(run.world);
         const stopwatch watch;
         run.trainer->step({*b, run.micro_batches});

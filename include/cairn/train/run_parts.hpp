@@ -5,10 +5,13 @@
 #include <cairn/data/box_samples.hpp>
 #include <cairn/data/prefetcher.hpp>
 #include <cairn/parallel/slice_sums.hpp>
+#include <cairn/stash/activation_memory.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/data_formats.hpp>
+#include <cairn/train/loss_scaler.hpp>
 #include <cairn/train/parallel_axes.hpp>
 #include <cairn/train/pipeline_plan.hpp>
+#include <cairn/train/quadratic_step.hpp>
 #include <cairn/train/shared_layers.hpp>
 #include <cairn/train/trainer.hpp>
 
@@ -87,6 +90,13 @@ struct run_parts {
     bool is_split() const { return algorithm_kind != "gradient"; }
     bool is_root() const { return world.rank() == 0; }
     bool scales_itself() const { return scaler && scaler->dynamic(); }
+    /// What this rank has of the model, as an algorithm runs it.
+    model_stages<D, T> stages() {
+        if (!plan) return {layers.front(), *weights};
+        return {layers, *weights, (*grid)["pipeline"], plan->rank_of_stage, plan->boundaries, [&plan = *plan](int m) {
+                    return plan.program(m);
+                }};
+    }
     shape batch_shape() const { return over.batch_here(batch, data.sample); }
     /// Running statistics of the layers here.
     buffer_list<float, D> buffers() {

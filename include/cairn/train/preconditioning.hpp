@@ -1,0 +1,84 @@
+#pragma once
+// A preconditioner (optim/precondition/preconditioner.hpp) in a training step:
+//   begin      layers announce their rows to its listener while forward and backward run
+//   decided    gradients ← P⁻¹ gradients, before the optimizer uses them
+// Curvature from labels that the model draws (kfac.fisher = mc: the Fisher matrix, where labels of the data give the
+// empirical one) takes one more forward and backward of the step's micro-batches, in which layers announce their rows.
+// Gradients are made afterwards, from the data's labels, unannounced.
+
+#include <cairn/core/for_each.hpp>
+#include <cairn/core/random.hpp>
+#include <cairn/optim/precondition/preconditioner.hpp>
+#include <cairn/train/step_hook.hpp>
+
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// See the top of the file.
+template <Device D, class T>
+class preconditioning : public step_hook<D, T> {
+public:
+    /// `curvature` outlives this. `mc_label_stride`: labels are drawn for one sample in so many; 0: the data's are taken.
+    explicit preconditioning(preconditioner<float, D>& curvature, index_t mc_label_stride = 0)
+        : curvature_(curvature), mc_label_stride_(mc_label_stride) {}
+
+    void attach(model_stages<D, T>& model, const trainer_config<D>&) override {
+        // Of several stages none knows when the sums of all layers are complete: then they leave after backward.
+        if (model.stages().size() == 1)
+            model.before_last_backward([this] {
+                if (observing_) curvature_.last_micro_batch();
+            });
+    }
+    bool changes_gradients() const override { return true; }
+    curvature_listener* discover() override { return curvature_.discover(); }
+
+    void begin(training_step<D, T>& now) override {
+        if (now.scale && now.scale->now() != scale_) curvature_.gradients_scaled_by(scale_ = now.scale->now());
+        now.pass.curvature = curvature_.begin_step();
+        observing_ = now.pass.curvature != nullptr;
+        if (!observing_ || mc_label_stride_ == 0) return;
+        observe_drawn_labels(now);
+        now.pass.curvature = nullptr;
+        observing_ = false;
+    }
+
+    bool decided(const training_step<D, T>& now, const step_result& done) override {
+        observing_ = false;
+        if (done.taken())
+            curvature_.precondition(static_cast<double>(done.samples), now.lr);
+        else
+            curvature_.skip_step();
+        return false;
+    }
+
+private:
+    void observe_drawn_labels(const training_step<D, T>& now) const {
+        const auto chosen = [&](int m) { return first_of(now.batch[m], mc_label_stride_); };
+        std::vector<index_t> samples;
+        for (int m = 0; m < now.batch.size(); ++m) samples.push_back(chosen(m).host.count);
+        const auto input = [&](int m) {
+            pass_context p = now.pass_of(now.batch[m]);
+            p.repeated = true;
+            p.weight_gradient = false;
+            return stage_input<T, D>{cast<T>(chosen(m).there.x.share()), p};
+        };
+        const auto gradient = [&](int m, tensor<T, D> y) {
+            const pass_context p = now.pass_of(now.batch[m]);
+            const random_stream random = stream_of_path(p.random.seed, p.random.path, "sampled labels", p.random.step);
+            tensor<float, D> dy =
+                now.loss.goal().sampled_gradient(cast<float>(std::move(y)), random, p.random.first_sample);
+            for_each(functors::times<float>{static_cast<float>(now.batch.share(chosen(m).host.count))}, dy);
+            return now.for_layers(std::move(dy));
+        };
+        now.model.observe(samples, gradient, input);
+    }
+
+    preconditioner<float, D>& curvature_;
+    index_t mc_label_stride_;
+    double scale_ = 1;        // of the rows of gradients that layers announce
+    bool observing_ = false;  // the forward and backward that run now
+};
+
+}  // namespace cairn
