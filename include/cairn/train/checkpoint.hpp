@@ -17,7 +17,6 @@
 #include <cairn/state/state_file.hpp>
 #include <cairn/train/gathered_tensors.hpp>
 #include <cairn/train/run_parts.hpp>
-#include <cairn/train/slice_tensors.hpp>
 
 #include <filesystem>
 #include <span>

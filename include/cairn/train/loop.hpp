@@ -10,8 +10,8 @@
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/checkpoint.hpp>
 #include <cairn/train/evaluate.hpp>
-#include <cairn/train/interrupt.hpp>
 #include <cairn/train/metrics_log.hpp>
+#include <cairn/train/process.hpp>
 #include <cairn/train/progress.hpp>
 #include <cairn/train/report.hpp>
 #include <cairn/train/run_directory.hpp>

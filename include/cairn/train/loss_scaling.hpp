@@ -1,12 +1,11 @@
 #pragma once
-// Loss scaling in a training step: the rule (loss_scaler.hpp) and what it does on the device (gradient_scale.hpp).
+// Loss scaling (loss_scaler.hpp) in a training step:
 //   begin             the scale of this step: training_step::for_layers multiplies by it, preconditioning hears of it
 //   after_backward    gradients of weights without the scale; several ranks do that bucket by bucket, before they add up
 //   decided           the scale of the next step; an error where no smaller scale helps
 
 #include <cairn/core/finite.hpp>
 #include <cairn/core/float16.hpp>
-#include <cairn/train/gradient_scale.hpp>
 #include <cairn/train/loss_scaler.hpp>
 #include <cairn/train/step_hook.hpp>
 

@@ -7,6 +7,7 @@
 #include <cairn/parallel/pipeline/execute.hpp>
 #include <cairn/parallel/pipeline/tied_weights.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <utility>
@@ -142,6 +143,27 @@ public:
         });
         for (auto& s : stages_) s.forget(0);
         return y;
+    }
+
+    /// Before the first step: runs each stage forward, and in training backward, once on zeros of what the model reads as
+    /// `in`, so that each kernel that is chosen by measurement (device/autotune.hpp) has its algorithm and `curvature`,
+    /// which may be null, knows the layers: it is discover()'s. Gradients are zero afterwards; nothing else changes.
+    void choose_kernels(curvature_listener* curvature, const shape& in, mode how, std::uint64_t seed) {
+        const std::vector<int> here = numbers();
+        for (std::size_t s = 0; s < here.size(); ++s) {
+            sequential<T, D>& layers = stages_[s].layers();
+            const shape read = input_of(here[s], in);
+            pass_context p{.mode = how,
+                           .random = {.seed = seed, .samples = read.front()},
+                           .repeated = true,
+                           .input_gradient = here[s] > 0};
+            p.curvature = curvature;
+            saved_tensors<T, D> scratch;
+            tensor<T, D> y = layers.forward(tensor<T, D>::zeros(read), scratch, p);
+            if (!p.training()) continue;
+            layers.backward(tensor<T, D>::zeros(y.shape()), scratch, p);
+            weights_.zero_grad();
+        }
     }
 
     /// Collective along the pipeline: copies of tied weights are of other values than their parameters now.

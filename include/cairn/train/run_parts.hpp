@@ -10,6 +10,7 @@
 
 #include <cairn/data/box_samples.hpp>
 #include <cairn/data/prefetcher.hpp>
+#include <cairn/optim/precondition/quadratic_step.hpp>
 #include <cairn/parallel/slice_sums.hpp>
 #include <cairn/stash/activation_memory.hpp>
 #include <cairn/train/configuration.hpp>
@@ -18,7 +19,6 @@
 #include <cairn/train/optimizers.hpp>
 #include <cairn/train/parallel_axes.hpp>
 #include <cairn/train/pipeline_plan.hpp>
-#include <cairn/train/quadratic_step.hpp>
 #include <cairn/train/shared_layers.hpp>
 #include <cairn/train/trainer.hpp>
 

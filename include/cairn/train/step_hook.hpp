@@ -3,15 +3,15 @@
 //   activation_packing   audit_activations.hpp    activations are packed between forward and backward
 //   loss_scaling         loss_scaling.hpp         layers in float16
 //   preconditioning      preconditioning.hpp      K-FAC and others change gradients before the optimizer uses them
-//   quadratic_update     quadratic_update.hpp     K-FAC's own step size in place of the optimizer's
+//   quadratic_update     preconditioning.hpp      K-FAC's own step size in place of the optimizer's
 // A trainer calls its hooks in this order, and in decided() the other way round, as calls return.
 
 #include <cairn/comm/any.hpp>
+#include <cairn/data/micro_batches.hpp>
 #include <cairn/nn/cast.hpp>
 #include <cairn/parallel/data_axis.hpp>
-#include <cairn/train/gradient_scale.hpp>
+#include <cairn/train/loss_scaler.hpp>
 #include <cairn/train/micro_batch_loss.hpp>
-#include <cairn/train/micro_batches.hpp>
 #include <cairn/train/model_stages.hpp>
 #include <cairn/train/shared_layers.hpp>
 #include <cairn/train/training_algorithm.hpp>

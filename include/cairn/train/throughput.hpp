@@ -3,7 +3,6 @@
 // stages of a pipeline (--profile).
 
 #include <cairn/perf/machine.hpp>
-#include <cairn/train/interrupt.hpp>
 #include <cairn/train/pipeline_profile.hpp>
 #include <cairn/train/process.hpp>
 #include <cairn/train/profile.hpp>

@@ -3,19 +3,18 @@
 //   y = forward(x);  {loss, dy} = loss(y, target);  backward(dy);  parameters ← optimizer(gradients, lr(step))
 // Each rank does its part of the batch, in micro-batches, and dy is weighted by their share: any number of ranks and of
 // micro-batches takes the step of one. trainer::step shows the order of a step's parts; each has one duty, one header:
-//   train/micro_batches.hpp          the batch of a rank, cut
+//   data/micro_batches.hpp           the batch of a rank, cut
 //   train/model_stages.hpp           forward and backward of the micro-batches, by lists of actions
 //   train/micro_batch_loss.hpp       the loss of each, as its part of the loss of the batch (objectives/objective.hpp)
 //   parallel/gradient_sync.hpp       gradients become sums over the ranks, while backward runs
 //   parallel/agreement.hpp           whether all ranks take the step
-//   train/any_optimizer.hpp          the update; parallel/sharded.hpp where each rank updates a part
+//   optim/any_optimizer.hpp          the update; parallel/sharded.hpp where each rank updates a part
 //   train/graph_recorder.hpp         steps of a GPU as CUDA graphs, captured once and replayed
 //   train/non_finite_diagnosis.hpp   what made a loss infinite
 //   train/step_hook.hpp              all else: packed activations, loss scaling, preconditioners
 
+#include <cairn/optim/any_optimizer.hpp>
 #include <cairn/optim/lr_schedule.hpp>
-#include <cairn/train/any_optimizer.hpp>
-#include <cairn/train/choose_kernels.hpp>
 #include <cairn/train/graph_recorder.hpp>
 #include <cairn/train/non_finite_diagnosis.hpp>
 #include <cairn/train/step_hook.hpp>
@@ -95,7 +94,7 @@ public:
         curvature_listener* listener = nullptr;
         for (const auto& hook : hooks_)
             if (how == mode::train && !listener) listener = hook->discover();
-        cairn::choose_kernels(model_, listener, in, how, config_.seed);
+        model_.choose_kernels(listener, in, how, config_.seed);
     }
 
     /// Forward and backward of a step by way of other links, on this rank alone; gradients are zero afterwards.

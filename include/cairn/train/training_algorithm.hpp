@@ -7,9 +7,9 @@
 // Trained weights are those of the model's arena whichever algorithm trains them: tests, checkpoints and records work
 // on the same model.
 
+#include <cairn/data/micro_batches.hpp>
 #include <cairn/objectives/objective.hpp>
 #include <cairn/optim/optimizer.hpp>
-#include <cairn/train/micro_batches.hpp>
 #include <cairn/train/model_stages.hpp>
 
 #include <cstdint>
