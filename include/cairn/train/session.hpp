@@ -1,11 +1,27 @@
 #pragma once
 // A whole run from its settings, in one object. Its parts, each in a header of its own:
-//   builder.hpp      settings → data, network, optimizer, ranks (run_parts.hpp)
+//   builder.hpp      settings → task, mesh, model, batches, replicas, update (run_parts.hpp)
 //   loop.hpp         epochs, steps, tests
 //   checkpoint.hpp   the state that a resumed run goes on from
 //   report.hpp       what a run leaves: metrics, record, page
 //   throughput.hpp   training steps on generated data, timed
 // On several ranks each builds the same and trains on its part of every batch.
+//
+// How a batch becomes an update, header by header, on one rank of several and on whatever device:
+//   data/prefetcher.hpp              reads the samples of the next step and brings them to the device meanwhile
+//   train/loop.hpp, trainer.hpp      takes the batch, and calls the rest in the order of trainer::step
+//   data/micro_batches.hpp           cuts the batch into micro-batches
+//   train/model_stages.hpp           the stages of the model that this rank has; which list of actions they run
+//   parallel/pipeline/execute.hpp    runs the list: F, B, I, W of a stage (stage.hpp) and a micro-batch
+//   parallel/pipeline/stage_links.hpp   activations to the stage behind, their gradients to the one before
+//   nn/sequential.hpp                a stage's layers; what backward needs lies in nn/saved_tensors.hpp
+//   train/micro_batch_loss.hpp       on the last stage, each micro-batch's part of the loss, and its gradient
+//   core/arena.hpp                   parameters and gradients of a rank: one block each
+//   parallel/gradient_reducer.hpp    buckets of final gradients leave while backward goes on;
+//   parallel/gradient_sync.hpp       they become sums over the ranks that have the same stage
+//   parallel/agreement.hpp           all ranks of all axes take the step, or none
+//   train/step_hook.hpp              preconditioners and what else changes gradients
+//   optim/any_optimizer.hpp          the update of this rank's stages; norms span all stages (build_replicas.hpp)
 
 #include <cairn/train/builder.hpp>
 #include <cairn/train/loop.hpp>
