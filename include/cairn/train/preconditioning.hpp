@@ -54,10 +54,15 @@ public:
 
     bool decided(const training_step<D, T>& now, const step_result& done) override {
         observing_ = false;
-        if (done.taken())
-            curvature_.precondition(static_cast<double>(done.samples), now.lr);
-        else
-            curvature_.skip_step();
+        if (done.taken()) return update(now, done);
+        curvature_.skip_step();
+        return false;
+    }
+
+protected:
+    /// Of a step that all ranks take; returns what decided() does.
+    virtual bool update(const training_step<D, T>& now, const step_result& done) {
+        curvature_.precondition(static_cast<double>(done.samples), now.lr);
         return false;
     }
 
@@ -116,8 +121,8 @@ public:
         outputs_ = samples_of(y, {0, (y.extent(0) + stride_ - 1) / stride_}).clone(memory_category::workspace);
     }
 
-    bool decided(const training_step<D, T>& now, const step_result& done) override {
-        if (!done.taken()) return base::decided(now, done);
+private:
+    bool update(const training_step<D, T>& now, const step_result& done) override {
         require(now.batch.size() <= 1, "kfac.step_size = quadratic_model: one micro-batch a step, here there are ",
                 now.batch.size());
         const device_batch<D>& all = now.batch.whole();
@@ -143,7 +148,6 @@ public:
         return true;
     }
 
-private:
     quadratic_step<D>& step_;
     index_t stride_;
     tensor<float, D> outputs_;  // of the step at hand
