@@ -2,7 +2,7 @@
 // The audit of packed activations (stash/activation_memory.hpp) before a step of training: three times forward and
 // backward of an eighth of the batch each, of which gradients alone are kept, and then a new plan where
 // train.activation_memory = auto. Running statistics, random numbers of training and parameters stay as they are. On
-// several ranks collective: bounds and plan are those of the first rank that has the place. The step itself packs by them.
+// several ranks collective: bounds and plan are those of the first rank that has the place. The step packs by them.
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>

@@ -6,9 +6,9 @@
 // The dynamic scale follows the rules of PyTorch's GradScaler, within bounds:
 //   a step that is not taken   S ← S / 2
 //   2,000 steps in a row       S ← 2 S
-// loss_scaler is the rule alone, tested against a plain list of what GradScaler's text says. gradient_scale multiplies
-// and divides on a device: the gradient of the loss while it is rounded to float16; gradients of weights while those that
-// are not finite are counted. The scale is in the device's memory: a recorded step finds what it is now. Memory traffic:
+// loss_scaler is the rule alone, tested against a plain list from GradScaler's text. gradient_scale multiplies
+// and divides on a device: the gradient of the loss while it is rounded to float16; gradients of weights while those
+// that are not finite are counted. The scale is in the device's memory: a recorded step finds today's. Memory traffic:
 // dy 4 + 2 bytes an element; gradients 4 + 4. Nothing waits. loss_scaling.hpp does both in a step.
 
 #include <cairn/core/device_scalar.hpp>

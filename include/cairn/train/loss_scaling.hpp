@@ -1,7 +1,7 @@
 #pragma once
 // Loss scaling (loss_scaler.hpp) in a training step:
 //   begin             the scale of this step: training_step::for_layers multiplies by it, preconditioning hears of it
-//   after_backward    gradients of weights without the scale; several ranks do that bucket by bucket, before they add up
+//   after_backward    gradients of weights without the scale; of several ranks bucket by bucket, before they are summed
 //   decided           the scale of the next step; an error where no smaller scale helps
 
 #include <cairn/core/finite.hpp>

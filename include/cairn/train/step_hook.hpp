@@ -1,5 +1,5 @@
 #pragma once
-// What takes part in a step of training (trainer.hpp) beside forward, backward and the optimizer. Each hook has one duty:
+// Parts of a training step (trainer.hpp) besides forward, backward and the optimizer. Each hook has one duty:
 //   activation_packing   audit_activations.hpp    activations are packed between forward and backward
 //   loss_scaling         loss_scaling.hpp         layers in float16
 //   preconditioning      preconditioning.hpp      K-FAC and others change gradients before the optimizer uses them
