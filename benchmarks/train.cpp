@@ -12,7 +12,6 @@
 #include <cairn/device/autotune.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/configuration.hpp>
-#include <cairn/train/interrupt.hpp>
 #include <cairn/train/metrics_log.hpp>
 #include <cairn/train/process.hpp>
 

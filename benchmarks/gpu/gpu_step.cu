@@ -41,8 +41,7 @@
 #include <cairn/objectives/regression.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
-#include <cairn/train/gradient_scale.hpp>
-#include <cairn/train/loss_scaler.hpp>
+#include <cairn/train/loss_scaling.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <chrono>
@@ -230,9 +229,12 @@ void run(const std::string& network, index_t batch, int steps, const char* produ
         });
     };
     std::optional<trainer<cuda, T>> recorded;
-    if (form == "recorded")
-        recorded.emplace(model, weights, make_optimizer(), constant(0.01), given.goal,
-                         trainer_config{.cuda_graph = true}, nullptr, nullptr, nullptr, scales ? &scaler : nullptr);
+    if (form == "recorded") {
+        step_hooks<cuda, T> hooks;
+        if constexpr (scales) hooks.push_back(std::make_unique<loss_scaling<cuda>>(scaler));
+        recorded.emplace(model_stages<cuda, T>(model, weights), update_rule<cuda>{make_optimizer(), constant(0.01)},
+                         given.goal, std::move(hooks), trainer_config<cuda>{.cuda_graph = true});
+    }
     const auto launch_recorded = [&] {
         cairn::batch host;
         host.count = host.global_count = batch;

@@ -17,7 +17,7 @@
 #include <cairn/train/session.hpp>
 
 #define CAIRN_SESSION_OF(T, instantiated)              \
-    instantiated template class builder<cpu, T>;       \
+    instantiated template struct run_parts<cpu, T>;    \
     instantiated template class training_loop<cpu, T>; \
     instantiated template class session<cpu, T>;
 

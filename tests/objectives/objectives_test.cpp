@@ -2,12 +2,12 @@
 
 #include "catch.hpp"
 
+#include <cairn/data/micro_batches.hpp>
 #include <cairn/device/cpu/softmax.hpp>
 #include <cairn/objectives/classification.hpp>
 #include <cairn/objectives/next_token.hpp>
 #include <cairn/objectives/node_classification.hpp>
 #include <cairn/objectives/segmentation.hpp>
-#include <cairn/train/micro_batches.hpp>
 
 #include <limits>
 

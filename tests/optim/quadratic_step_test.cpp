@@ -7,7 +7,7 @@
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/norm.hpp>
-#include <cairn/train/quadratic_step.hpp>
+#include <cairn/optim/precondition/quadratic_step.hpp>
 
 namespace cairn {
 

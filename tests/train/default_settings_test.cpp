@@ -60,9 +60,9 @@ default_values defaults_in_force() {
         workloads.push_back(digits + "compress.kind='" + kind + "'\n");
     workloads.push_back(digits + "compress.kind='auto'\n");
     for (const std::string& text : workloads) {
-        auto run = builder<>::build(configuration::from_text(text),
-                                    {.out = {}, .resume = {}, .max_steps = 1, .generated = true}, self_communicator{});
-        add_defaults(all, text, run->settings);
+        run_parts<> run(configuration::from_text(text), {.out = {}, .resume = {}, .max_steps = 1, .generated = true},
+                        self_communicator{});
+        add_defaults(all, text, run.task.settings);
     }
     const auto read = [&](const std::string& text, const std::function<void(configuration&)>& reader) {
         configuration settings = configuration::from_text(text);

@@ -96,10 +96,12 @@ outcome train_on(any_communicator* world, const how& h) {
             weights,
             kfac_config{.damping = 0.01, .factor_update_interval = 2, .inverse_update_interval = 2, .kl_clip = 0});
     loss_scaler scaler({.first = h.first, .every = h.every});
-    constexpr bool scales = std::same_as<T, float16>;
-    trainer<D, T> t(model, weights, bound_optimizer<sgd, float, D>(sgd{{.momentum = 0.9}}, weights), constant(0.02),
+    step_hooks<D, T> hooks;
+    if constexpr (std::same_as<T, float16>) hooks.push_back(std::make_unique<loss_scaling<D>>(scaler));
+    if (curvature) hooks.push_back(std::make_unique<preconditioning<D, T>>(*curvature));
+    trainer<D, T> t({model, weights}, {bound_optimizer<sgd, float, D>(sgd{{.momentum = 0.9}}, weights), constant(0.02)},
                     h.last_targets > 0 ? any_objective<D>(regression{}) : any_objective<D>(classification{}),
-                    {.cuda_graph = h.graph}, all.get(), curvature.get(), nullptr, scales ? &scaler : nullptr);
+                    std::move(hooks), {.cuda_graph = h.graph, .ranks = all.get()});
     if (curvature) t.choose_kernels({samples_of_a_rank / h.micro_batches, inputs}, mode::train);
     outcome o;
     std::optional<samples<D>> place;  // of every batch, for steps that are recorded
@@ -251,9 +253,11 @@ TEST_CASE("float16: where no scale helps, the error names step and parameter", "
                     all = std::make_unique<ranks<emulated_gpu>>(*world, weights, std::move(how));
                 }
                 loss_scaler scaler(c);
-                trainer<emulated_gpu, float16> t(model, weights,
-                                                 bound_optimizer<sgd, float, emulated_gpu>(sgd{}, weights),
-                                                 constant(0.1), regression{}, {}, all.get(), nullptr, nullptr, &scaler);
+                step_hooks<emulated_gpu, float16> hooks;
+                hooks.push_back(std::make_unique<loss_scaling<emulated_gpu>>(scaler));
+                trainer<emulated_gpu, float16> t(
+                    {model, weights}, {bound_optimizer<sgd, float, emulated_gpu>(sgd{}, weights), constant(0.1)},
+                    regression{}, std::move(hooks), {.ranks = all.get()});
                 batch b;
                 b.x = tensor<float>::filled({2, 4}, 1);
                 b.targets = tensor<float>::filled({2, 2}, target);

@@ -53,9 +53,12 @@ outcome train_on(any_communicator world, const how& h, bool graph) {
             weights,
             kfac_config{.damping = 0.01, .factor_update_interval = 2, .inverse_update_interval = 2, .kl_clip = 0.01});
     using rule = clipped<adamw>;
-    trainer<D> t(model, weights, bound_optimizer<rule, float, D>(rule{adamw{}, by_norm{0.4}}, weights),
-                 warmup(4, 0.001, cosine(9, 0.02)), classification{}, {.seed = 5, .cuda_graph = graph}, &all,
-                 curvature.get());
+    step_hooks<D, float> hooks;
+    if (curvature) hooks.push_back(std::make_unique<preconditioning<D, float>>(*curvature));
+    trainer<D> t(
+        {model, weights},
+        {bound_optimizer<rule, float, D>(rule{adamw{}, by_norm{0.4}}, weights), warmup(4, 0.001, cosine(9, 0.02))},
+        classification{}, std::move(hooks), {.seed = 5, .cuda_graph = graph, .ranks = &all});
     if (curvature) t.choose_kernels({6 / h.micro_batches, inputs}, mode::train);
     tensor<float, D> x({6, inputs});
     tensor<std::int32_t, D> labels({6});

@@ -14,6 +14,7 @@
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/sgd.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
+#include <cairn/train/preconditioning.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <optional>
@@ -78,12 +79,12 @@ struct run {
             curvature = std::make_unique<kfac<float>>(weights, c, std::move(roles));
         }
         using any = any_optimizer<float, cpu>;  // Adam would make a step of what is but rounding in K-FAC's directions
-        train.emplace(
-            model, weights,
-            h.sampled_labels ? any(bound_optimizer(sgd{}, weights)) : any(bound_optimizer(adam{}, weights)),
-            constant(0.01), classification{},
-            trainer_config{.seed = 5, .may_drop_samples = h.may_skip, .mc_label_stride = h.sampled_labels ? 1 : 0},
-            all ? &*all : nullptr, curvature.get());
+        any optimizer = h.sampled_labels ? any(bound_optimizer(sgd{}, weights)) : any(bound_optimizer(adam{}, weights));
+        step_hooks<cpu, float> hooks;
+        if (curvature) hooks.push_back(std::make_unique<preconditioning<cpu, float>>(*curvature, 1));
+        train.emplace(model_stages<cpu, float>(model, weights), update_rule<cpu>{std::move(optimizer), constant(0.01)},
+                      classification{}, std::move(hooks),
+                      trainer_config<cpu>{.seed = 5, .may_drop_samples = h.may_skip, .ranks = all ? &*all : nullptr});
         if (curvature) train->choose_kernels({2, inputs}, mode::train);
     }
 };

@@ -79,8 +79,8 @@ TEST_CASE("a layer of one's own is trained by the trainer", "[own]") {
     // --8<-- [start:train]
     sequential<float> net = model();
     arena<float> weights(net.parameters(), 1);  // memory and initial values
-    trainer<cpu> train(net, weights, bound_optimizer(sgd{{.momentum = 0.9}}, weights), constant(0.1), classification{},
-                       {.seed = 1});
+    trainer<cpu> train({net, weights}, {bound_optimizer(sgd{{.momentum = 0.9}}, weights), constant(0.1)},
+                       classification{});
     const double first = train.step(points(0)).loss;
     double last = 0;
     for (int step = 1; step < 200; ++step) last = train.step(points(step)).loss;

@@ -179,16 +179,18 @@ TEST_CASE("pipeline session: a profile has what each stage costs, and changes no
                 configuration settings = configuration::from_text(workload);
                 settings.set("parallel.pipeline=2");
                 settings.set("parallel.schedule=" + schedule);
-                return builder<>::build(std::move(settings), {.out = {}, .resume = {}, .generated = true},
-                                        any_communicator(c.split(0, c.rank())));
+                return std::make_unique<run_parts<>>(std::move(settings),
+                                                     session_options{.out = {}, .resume = {}, .generated = true},
+                                                     any_communicator(c.split(0, c.rank())));
             };
             const auto profiled = make(), plain = make();
             const pipeline_profile p = profile_pipeline(*profiled, 2);
-            auto b = plain->train_batches->next();
-            for (int i = 0; i < 2; ++i) plain->trainer->step({*b, plain->micro_batches});
+            auto b = plain->batches.train->next();
+            for (int i = 0; i < 2; ++i) plain->update.trainer->step({*b, plain->task.micro_batches});
             if (c.rank() != 0) return;
             profile = to_json(p);
-            same_steps = std::ranges::equal(profiled->weights->values().span(), plain->weights->values().span());
+            same_steps =
+                std::ranges::equal(profiled->model.weights->values().span(), plain->model.weights->values().span());
         });
         CAPTURE(schedule, profile.dump());
         CHECK(same_steps);

@@ -17,9 +17,9 @@ namespace {
 using reader = std::function<configuration(configuration)>;
 
 configuration built(configuration settings) {
-    auto run = builder<>::build(std::move(settings), {.out = {}, .resume = {}, .max_steps = 1, .generated = true},
-                                self_communicator{});
-    return std::move(run->settings);
+    run_parts<> run(std::move(settings), {.out = {}, .resume = {}, .max_steps = 1, .generated = true},
+                    self_communicator{});
+    return std::move(run.task.settings);
 }
 
 configuration with_loss_scale(configuration settings) {

@@ -5,7 +5,7 @@
 // The error of a step that cannot be taken is the same on every rank: it names the rank and the parameter at fault.
 // Detection of a gradient that is not finite:
 //   one rank, float        the optimizer, by the norm of the gradients (optim/optimizer.hpp), before it updates
-//   one rank, float16      the loss scale's division counts them (train/gradient_scale.hpp)
+//   one rank, float16      the loss scale's division counts them (train/loss_scaler.hpp)
 //   several, on the host   gradient_sync, in each bucket before it is summed; with a compressor in the sums too
 //   several, on devices    gradient_sync, in the sums; with a compressor in each bucket before too
 

@@ -210,39 +210,34 @@ private:
 
 /// Collective: makes the algorithm of the run, whose model, mesh and batches are there. Throws before any training on
 /// what ADMM cannot train.
-inline std::unique_ptr<training_algorithm<cpu, float>> make_admm(run_parts<cpu, float>& run) {
-    const std::string& algorithm = run.algorithm_kind;
-    configuration& settings = run.settings;
-    const std::string loss_of_data = run.data.info.kind == target_kind::classes ? "cross_entropy" : "mse";
+inline std::unique_ptr<training_algorithm<cpu, float>> make_admm(run_task& task, any_communicator& world,
+                                                                 run_mesh& mesh, run_model<cpu, float>& model) {
+    const std::string& algorithm = task.algorithm;
+    configuration& settings = task.settings;
+    const std::string loss_of_data = task.data.info.kind == target_kind::classes ? "cross_entropy" : "mse";
     require(settings.get("loss.kind", loss_of_data) == loss_of_data &&
-                (run.data.info.labels_each == 1 || run.data.info.labels == label_place::nodes),
+                (task.data.info.labels_each == 1 || task.data.info.labels == label_place::nodes),
             algorithm,
             ": loss.kind = cross_entropy of one label a sample or node, or mse; train.algorithm = gradient has the "
             "others");
-    batch all = read_all_samples(run.data.train, run.seed, algorithm);
+    batch all = read_all_samples(task.data.train, task.seed, algorithm);
     admm::output_loss<float> loss{std::move(all.labels), std::move(all.targets)};
     const index_t n = loss.counted();
     require(n > 0, algorithm, ": no node has a label; nothing can be learnt");
-    const admm_settings how = read_admm(settings, algorithm, run.seed, loss.rows());
+    const admm_settings how = read_admm(settings, algorithm, task.seed, loss.rows());
 
-    any_communicator* const over = run.world.size() > 1 ? &(*run.grid)["pipeline"].host : nullptr;
+    any_communicator* const over = world.size() > 1 ? &mesh.grid["pipeline"].host : nullptr;
     const bool is_last = !over || over->rank() + 1 == over->size();
-    const shape in = run.plan ? run.plan->boundaries[static_cast<std::size_t>(over->rank())]
-                              : run.over.batch_here(1, run.data.sample);
-    std::vector<admm::split_layer<float>> layers = admm::split_chain(run.layers.front(), in, algorithm, !is_last);
-    initialise_for_admm(settings, layers, run.seed);
+    const shape in = model.plan ? model.plan->boundaries[static_cast<std::size_t>(over->rank())]
+                                : model.over.batch_here(1, task.data.sample);
+    std::vector<admm::split_layer<float>> layers = admm::split_chain(model.layers.front(), in, algorithm, !is_last);
+    initialise_for_admm(settings, layers, task.seed);
 
-    any_objective<cpu> goal = objective_of_data<cpu>({run.data.info, run.data.sample});
+    any_objective<cpu> goal = objective_of_data<cpu>({task.data.info, task.data.sample});
     const auto wrapped = [&](auto made) -> std::unique_ptr<training_algorithm<cpu, float>> {
         using A = typename decltype(made)::element_type;
-        std::optional<model_stages<cpu, float>> stages;
-        if (run.plan)
-            stages.emplace(run.layers, *run.weights, (*run.grid)["pipeline"], run.plan->rank_of_stage,
-                           run.plan->boundaries, [&plan = *run.plan](int m) { return plan.program(m); });
-        else
-            stages.emplace(run.layers.front(), *run.weights);
-        return std::make_unique<admm_training<A>>(std::move(made), std::move(*stages), std::move(goal), n,
-                                                  how.anderson_memory, over ? &run.world : nullptr);
+        return std::make_unique<admm_training<A>>(std::move(made), model.stages(mesh), std::move(goal), n,
+                                                  how.anderson_memory, over ? &world : nullptr);
     };
     if (algorithm == "dladmm")
         return wrapped(

@@ -2,41 +2,38 @@
 // The audit of packed activations (stash/activation_memory.hpp) before a step of training: three times forward and
 // backward of an eighth of the batch each, of which gradients alone are kept, and then a new plan where
 // train.activation_memory = auto. Running statistics, random numbers of training and parameters stay as they are. On
-// several ranks collective: bounds and plan are those of the first rank that has the place.
+// several ranks collective: bounds and plan are those of the first rank that has the place. The step packs by them.
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/stash/activation_memory.hpp>
-#include <cairn/train/micro_batch_loss.hpp>
-#include <cairn/train/micro_batches.hpp>
-#include <cairn/train/model_stages.hpp>
 #include <cairn/train/plan_activations.hpp>
+#include <cairn/train/step_hook.hpp>
 
 #include <algorithm>
 
 namespace cairn {
 
-/// `everyone`: the ranks that take a step together; null: this one alone. `pass(samples)`: the pass_context of a
-/// device_batch.
-template <Device D, class Pass>
-void audit_activations(compressed_activations<D>& activations, model_stages<D, float>& model, arena<float, D>& weights,
-                       const micro_batches<D>& batch, const micro_batch_loss<D>& loss, std::int64_t step,
-                       any_communicator* everyone, Pass&& pass) {
+/// Before forward of the step `now`.
+template <Device D>
+void audit_activations(compressed_activations<D>& activations, const training_step<D, float>& now) {
+    const micro_batches<D>& batch = now.batch;
+    model_stages<D, float>& model = now.model;
+    any_communicator* const everyone = now.everyone();
     const index_t count = batch.count(), part = std::max<index_t>(std::min<index_t>(2, count / 2), count / 8);
     require(part >= 1, "train.activation_memory = compress: a rank has ", count,
             " samples of a batch, and measures the noise of gradients by two parts of it; take a larger train.batch");
-    const std::uint64_t seed = pass(batch.whole()).random.seed;
     // Other numbers than the step's.
-    activations.packer().begin_step(seed, ~static_cast<std::uint32_t>(step));
+    activations.packer().begin_step(now.pass.random.seed, ~now.pass.random.step);
     const auto run = [&](index_t first, index_t samples, curvature_listener* listener) {
         micro_batches<D> piece(samples_of(batch.whole(), {first, samples}));
         piece.place(piece.first_sample(), samples);
         step_scalars<D> losses;
         model.observe(
-            {samples}, [&](int m, tensor<float, D> y) { return loss.gradient(piece, m, std::move(y), losses); },
+            {samples}, [&](int m, tensor<float, D> y) { return now.loss.gradient(piece, m, std::move(y), losses); },
             [&](int m) {
-                pass_context p = pass(piece[m]);
+                pass_context p = now.pass_of(piece[m]);
                 p.repeated = true;
                 p.curvature = listener;
                 return stage_input<float, D>{piece[m].there.x.share(), p};
@@ -61,7 +58,7 @@ void audit_activations(compressed_activations<D>& activations, model_stages<D, f
             return mine;
         };
     }
-    activations.schedule_after(step);
+    activations.schedule_after(now.number);
     if (!activations.plans()) return;
     const bool first = !activations.plan();
     const std::vector<index_t> samples = batch.samples();  // of the micro-batches
@@ -69,9 +66,38 @@ void audit_activations(compressed_activations<D>& activations, model_stages<D, f
     plan_activations(activations, model.stages().front().layers(), in, part, D::memory().limit(), ranks,
                      [&](index_t n) {
                          run(0, n, nullptr);
-                         weights.zero_grad();
+                         model.weights().zero_grad();
                      });
     if (first) audit();  // bounds of the segments' inputs, which nothing has measured yet
 }
+
+/// See the top of the file.
+template <Device D>
+class activation_packing final : public step_hook<D, float> {
+public:
+    /// `activations` outlives this.
+    explicit activation_packing(compressed_activations<D>& activations) : activations_(activations) {}
+
+    void attach(model_stages<D, float>& model, const trainer_config<D>&) override {
+        model_ = &model;
+        model.follow(&activations_.packer());
+    }
+
+    void begin(training_step<D, float>& now) override {
+        // A short last batch may leave a rank without samples: all wait for the next.
+        const index_t ranks = now.ranks ? now.ranks->size() : 1;
+        if (activations_.due(now.number) && (now.number == 0 || now.batch.global_count() >= 2 * ranks))
+            audit_activations(activations_, now);
+        activations_.packer().begin_step(now.pass.random.seed, now.pass.random.step);
+    }
+
+    void state_loaded() override {
+        if (activations_.plan()) apply(model_->stages().front().layers(), *activations_.plan());
+    }
+
+private:
+    compressed_activations<D>& activations_;
+    model_stages<D, float>* model_ = nullptr;
+};
 
 }  // namespace cairn

@@ -8,6 +8,7 @@
 #include <cairn/comm/require_equal.hpp>
 #include <cairn/stash/plan.hpp>
 #include <cairn/train/models.hpp>
+#include <cairn/train/objectives.hpp>
 #include <cairn/train/optimizers.hpp>
 #include <cairn/train/run_parts.hpp>
 
@@ -26,11 +27,15 @@ namespace cairn {
 template <Device D, class T>
 class model_builder {
 public:
-    explicit model_builder(run_parts<D, T>& run) : run_(run), settings_(run.settings) {}
+    model_builder(run_task& task, any_communicator& world, run_mesh& mesh)
+        : task_(task), settings_(task.settings), world_(world), mesh_(mesh) {}
 
-    /// Fills over, layers, plan, weights and the model's figures in; cuts the samples of the data where it says so.
-    /// `outputs`: numbers for a sample. `one_row`: or for each of its labels.
-    void make(index_t outputs, bool one_row) {
+    /// Collective.
+    run_model<D, T> make() && {
+        const objective_ends ends{task_.data.info, task_.data.sample};
+        const shape of_sample = read_objective<D>(settings_, task_.data.info).outputs(ends);
+        const index_t outputs = of_sample.back();    // numbers for a sample,
+        const bool one_row = of_sample.rank() == 1;  // or for each of its labels
         memory_ = settings_.choice("train.activation_memory",
                                    {"keep", "recompute", "recompute_smallest", "compress", "auto"}, "keep");
         const bool packs = memory_ == "compress" || memory_ == "auto";
@@ -42,59 +47,64 @@ public:
         limit_memory();
         sequential<T, D> model = make_whole(outputs, one_row);
         if constexpr (std::same_as<D, cpu> && std::same_as<T, float>)  // as ADMM is
-            if (run_.is_split()) split_places_ = admm::split_places(model, run_.algorithm_kind);
+            if (task_.is_split()) split_places_ = admm::split_places(model, task_.algorithm);
         require(split_places_.empty() || memory_ == "keep",
                 "train.activation_memory is for train.algorithm = gradient");
-        if (run_.axes.share_layers()) model = share_layers(outputs);
-        const shape batch = run_.over.batch_here(run_.batch, run_.data.sample);
+        if (mesh_.axes.share_layers()) model = share_layers(outputs);
+        const shape batch = made_.over.batch_here(task_.batch, task_.data.sample);
         std::vector<shape> inputs{batch};  // of each chain here
-        if (run_.axes.pipeline > 1)
+        if (mesh_.axes.pipeline > 1)
             inputs = cut_into_stages(model);
         else
-            run_.layers.push_back(std::move(model));
+            made_.layers.push_back(std::move(model));
         parameter_list<float, D> parameters;
-        for (auto& part : run_.layers)
+        for (auto& part : made_.layers)
             for (auto& p : part.parameters()) parameters.push_back(p);
-        run_.weights = std::make_unique<arena<float, D>>(std::move(parameters), run_.seed,
-                                                         run_.plan ? arena_scope::stage : arena_scope::whole_model);
-        for (std::size_t i = 0; i < run_.layers.size(); ++i) {
-            const shape in = inputs[i].with(0, run_.batch);
-            if (memory_ == "recompute") apply(run_.layers[i], stash_planner(run_.layers[i], in).sqrt_plan());
+        made_.weights = std::make_unique<arena<float, D>>(std::move(parameters), task_.seed,
+                                                          made_.plan ? arena_scope::stage : arena_scope::whole_model);
+        for (std::size_t i = 0; i < made_.layers.size(); ++i) {
+            const shape in = inputs[i].with(0, task_.batch);
+            if (memory_ == "recompute") apply(made_.layers[i], stash_planner(made_.layers[i], in).sqrt_plan());
             if (memory_ == "recompute_smallest" || memory_ == "auto")  // until its own plan is made
-                apply(run_.layers[i], stash_planner(run_.layers[i], in).smallest_plan());
+                apply(made_.layers[i], stash_planner(made_.layers[i], in).smallest_plan());
         }
+        if constexpr (std::same_as<T, float16>)
+            made_.scaler.emplace(read_loss_scale(settings_));
+        else
+            pass_over_loss_scale(settings_);
+        return std::move(made_);
     }
 
 private:
     void limit_memory() {
         const auto mib = settings_.get<index_t>("train.memory_limit_mb", 0, at_least(0));
-        if (mib > 0) run_.memory_limit.emplace(D::memory(), mib << 20);
+        if (mib > 0) made_.memory_limit = std::make_unique<limited_memory>(D::memory(), mib << 20);
         require(
             memory_ != "auto" || mib > 0,
             "train.activation_memory = auto plans for a limit: set train.memory_limit_mb, MiB that a rank may hold");
-        require(memory_ != "auto" || run_.axes.pipeline == 1,
-                "train.activation_memory = auto plans for a whole model, and parallel.pipeline = ", run_.axes.pipeline,
+        require(memory_ != "auto" || mesh_.axes.pipeline == 1,
+                "train.activation_memory = auto plans for a whole model, and parallel.pipeline = ", mesh_.axes.pipeline,
                 " cuts it; take compress or recompute");
     }
 
     // All of every layer, as one rank has it. Has no memory yet.
     sequential<T, D> make_whole(index_t outputs, bool one_row) {
-        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs, {}, run_.data.graph);
-        const shape in = shared_layers{}.batch_here(run_.batch, run_.data.sample),
-                    out = with_context("model " + run_.name, [&] { return model.output_shape(in); });
-        shape wanted{run_.batch};
-        if (!one_row) wanted.push_back(run_.data.info.labels_each);
+        sequential<T, D> model = make_model<D, T>(settings_, task_.data.sample, outputs, {}, task_.data.graph);
+        const shape in = shared_layers{}.batch_here(task_.batch, task_.data.sample),
+                    out = with_context("model " + task_.name, [&] { return model.output_shape(in); });
+        shape wanted{task_.batch};
+        if (!one_row) wanted.push_back(task_.data.info.labels_each);
         wanted.push_back(outputs);
         // Labels of voxels may lie along several axes.
         const bool fits = one_row
                               ? out == wanted
                               : out.front() == wanted.front() && out.back() == outputs && out.size() == wanted.size();
-        require(fits, "model ", run_.name, ": samples of shape ", run_.data.sample, " give an output of shape ", out,
+        require(fits, "model ", task_.name, ": samples of shape ", task_.data.sample, " give an output of shape ", out,
                 ", the data need ", wanted);
         const layer_cost c = model.cost(in);
-        run_.training_flops =
-            (c.forward.flops + c.backward_input.flops + c.backward_weight.flops) / static_cast<double>(run_.batch);
-        run_.parameters = c.parameters;
+        made_.training_flops =
+            (c.forward.flops + c.backward_input.flops + c.backward_weight.flops) / static_cast<double>(task_.batch);
+        made_.parameters = c.parameters;
         return model;
     }
 
@@ -106,38 +116,26 @@ private:
                 " needs whole layers on every rank, but parallel.tensor and parallel.spatial share them between ranks; "
                 "take sgd, adam, adamw, lars or lamb, or only parallel.pipeline");
         require_same_samples();
-        shared_layers& over = run_.over;
-        if (run_.axes.tensor > 1) {
-            run_.tensor_ranks = std::make_unique<tensor_axis<any_communicator>>(
-                (*run_.grid)["tensor"],
+        shared_layers& over = made_.over;
+        if (mesh_.axes.tensor > 1) {
+            made_.tensor_ranks = std::make_unique<tensor_axis<any_communicator>>(
+                mesh_.grid["tensor"],
                 tensor_axis<any_communicator>::config{.overlap = settings_.get("parallel.overlap", true)});
-            over.tensor = run_.tensor_ranks.get();
-            if (run_.axes.sequence_parallel) over.sequences = sequence_layout::parts;
+            over.tensor = made_.tensor_ranks.get();
+            if (mesh_.axes.sequence_parallel) over.sequences = sequence_layout::parts;
         }
-        if (run_.axes.spatial_ranks() > 1) {
-            over.spatial = &(*run_.grid)["spatial"];
-            over.spatial_extents = run_.axes.spatial;
-            const spatial_partition rows = over.rows(run_.data.sample);
-            const auto cut = [&](any_dataset& samples) {
-                if (!samples) return;
-                const shape here = rows.tensor_shape(over.grid(), over.spatial->rank(), 1, run_.data.sample.back());
-                std::vector<index_t> begin = rows.begin(over.grid(), over.spatial->rank());
-                begin.erase(begin.begin());  // of the batch
-                samples = box_samples<any_dataset>(
-                    samples, std::move(begin),
-                    shape(std::span(here.begin() + 1, static_cast<std::size_t>(here.rank() - 1))));
-            };
-            cut(run_.data.train);
-            cut(run_.data.test);
+        if (mesh_.axes.spatial_ranks() > 1) {
+            over.spatial = &mesh_.grid["spatial"];
+            over.spatial_extents = mesh_.axes.spatial;
         }
-        sequential<T, D> model = make_model<D, T>(settings_, run_.data.sample, outputs, over, run_.data.graph);
-        run_.outputs_are_cut =
-            over.tensor && model.output_shape(over.batch_here(run_.batch, run_.data.sample)).back() != outputs;
+        sequential<T, D> model = make_model<D, T>(settings_, task_.data.sample, outputs, over, task_.data.graph);
+        made_.outputs_are_cut =
+            over.tensor && model.output_shape(over.batch_here(task_.batch, task_.data.sample)).back() != outputs;
         return model;
     }
 
     void require_same_samples() {
-        require(!run_.data.may_skip,
+        require(!task_.data.may_skip,
                 "data.folder.corrupt = skip: ranks that share the model read the same samples, and could leave out "
                 "different "
                 "ones; take data.folder.corrupt = stop, or parallel.data alone");
@@ -146,34 +144,34 @@ private:
     // This rank's stages of a pipeline; returns their inputs, for one sample. Every rank cuts alike.
     std::vector<shape> cut_into_stages(sequential<T, D>& model) {
         require_same_samples();
-        const index_t here = shard_of(run_.batch, run_.axes.data, 0).count;
-        require(here >= run_.micro_batches, "train.micro_batches = ", run_.micro_batches, ": a batch of ", run_.batch,
-                " gives the pipelines ", here, " samples each");
-        const auto m = static_cast<int>(run_.micro_batches);
-        const shape one = run_.over.batch_here(1, run_.data.sample);
+        const index_t here = shard_of(task_.batch, mesh_.axes.data, 0).count;
+        require(here >= task_.micro_batches, "train.micro_batches = ", task_.micro_batches, ": a batch of ",
+                task_.batch, " gives the pipelines ", here, " samples each");
+        const auto m = static_cast<int>(task_.micro_batches);
+        const shape one = made_.over.batch_here(1, task_.data.sample);
         std::vector<planned_unit> units = planned_units(model, one.with(0, shard_of(here, m, 0).count));
-        if (run_.over.spatial) join_after_switch(units, model);
+        if (made_.over.spatial) join_after_switch(units, model);
         if (!split_places_.empty()) join_split_layers(units);
-        require(split_places_.empty() || run_.axes.pipeline <= std::ssize(units),
-                "train.algorithm = ", run_.algorithm_kind, " puts layers on ranks: ", run_.axes.pipeline,
+        require(split_places_.empty() || mesh_.axes.pipeline <= std::ssize(units),
+                "train.algorithm = ", task_.algorithm, " puts layers on ranks: ", mesh_.axes.pipeline,
                 " ranks, but the model has ", units.size(), " layers to split; start at most ", units.size(),
                 " (mpirun -np ", units.size(), ')');
-        agree_on_costs(run_.world, units);
-        pipeline_plan plan = plan_pipeline(std::move(units), run_.axes, m, memory_limit());
+        agree_on_costs(world_, units);
+        pipeline_plan plan = plan_pipeline(std::move(units), mesh_.axes, m, memory_limit());
         for (const auto& [name, parameter] : model.parameters())
             if (parameter->tied_to.empty()) plan.parameters.push_back(name);
-        require_equal(run_.world, describe(plan, m) + schedule_csv(plan.program(m)), "the plan of the pipeline");
+        require_equal(world_, describe(plan, m) + schedule_csv(plan.program(m)), "the plan of the pipeline");
         for (int& c : plan.cuts)
             if (!split_places_.empty()) c = split_places_[static_cast<std::size_t>(c)].begin;
         std::vector<sequential<T, D>> stages = cut(model, one, plan.cuts);
         plan.boundaries = boundaries_of(stages, one);
         std::vector<shape> inputs;
         for (std::size_t s = 0; s < stages.size(); ++s)
-            if (plan.rank_of_stage[s] == run_.grid->coordinate("pipeline")) {
+            if (plan.rank_of_stage[s] == mesh_.grid.coordinate("pipeline")) {
                 inputs.push_back(plan.boundaries[s]);
-                run_.layers.push_back(std::move(stages[s]));
+                made_.layers.push_back(std::move(stages[s]));
             }
-        run_.plan = std::move(plan);
+        made_.plan = std::make_shared<const pipeline_plan>(std::move(plan));
         return inputs;
     }
 
@@ -194,14 +192,14 @@ private:
     double memory_limit() {
         constexpr double unlimited = static_cast<double>(std::numeric_limits<index_t>::max() / 2);
         double limit = static_cast<double>(D::memory().limit());
-        all_reduce(run_.world, std::span<double>(&limit, 1), {.op = reduction::min});
+        all_reduce(world_, std::span<double>(&limit, 1), {.op = reduction::min});
         return memory_ != "keep" || limit >= unlimited ? 0 : limit;
     }
 
     // Behind the switch to whole samples a rank has another number of them: no stage begins there.
     void join_after_switch(std::vector<planned_unit>& units, sequential<T, D>& model) {
-        const index_t n = 2 * run_.over.spatial->size();
-        const std::vector<model_unit> probe = units_of(model, run_.over.batch_here(n, run_.data.sample));
+        const index_t n = 2 * made_.over.spatial->size();
+        const std::vector<model_unit> probe = units_of(model, made_.over.batch_here(n, task_.data.sample));
         const auto dealt = std::ranges::find_if(probe, [&](const model_unit& u) { return u.in.front() != n; });
         if (dealt == probe.end()) return;
         const auto last = units.begin() + (dealt - probe.begin()) - 1;
@@ -209,29 +207,13 @@ private:
         units.erase(last + 1, units.end());
     }
 
-    run_parts<D, T>& run_;
+    run_task& task_;
     configuration& settings_;
+    any_communicator& world_;
+    run_mesh& mesh_;
+    run_model<D, T> made_;
     std::string memory_;                           // train.activation_memory
     std::vector<admm::split_place> split_places_;  // of ADMM
 };
-
-/// A step may have fewer micro-batches than asked for, where the last batch is short: throws where the schedule of the
-/// run does not have them.
-template <Device D, class T>
-void require_schedule_of_short_batch(const run_parts<D, T>& run) {
-    const index_t rest = run.train_batches->samples_per_epoch() % run.batch;
-    std::set<index_t> counts{run.micro_batches};
-    for (int r = 0; r < run.axes.data; ++r)
-        for (const index_t batch : std::array{run.batch, rest})
-            counts.insert(std::min(run.micro_batches, shard_of(batch, run.axes.data, r).count));
-    counts.erase(0);
-    for (const index_t m : counts)
-        with_context(m == run.micro_batches ? concat("train.micro_batches = ", m)
-                                            : concat("some batch gives a pipeline ", m,
-                                                     " micro-batches (train.batch should be a multiple of "
-                                                     "parallel.data, and train.drop_last = true leaves the short "
-                                                     "last batch out)"),
-                     [&] { run.plan->program(static_cast<int>(m)); });
-}
 
 }  // namespace cairn

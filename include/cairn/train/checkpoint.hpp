@@ -17,7 +17,6 @@
 #include <cairn/state/state_file.hpp>
 #include <cairn/train/gathered_tensors.hpp>
 #include <cairn/train/run_parts.hpp>
-#include <cairn/train/slice_tensors.hpp>
 
 #include <filesystem>
 #include <span>
@@ -31,47 +30,48 @@ template <Device D, class T>
 class gathered_state {
 public:
     explicit gathered_state(run_parts<D, T>& run) : run_(run) {
-        if (!run.owners.empty()) optimizer_.emplace(run.trainer->optimizer(), *run.weights);
-        if (run.compresses) {
+        if (run.replicas.share_optimizer()) optimizer_.emplace(run.update.trainer->optimizer(), *run.model.weights);
+        if (run.replicas.compresses) {
             std::vector<named_tensor<float>> all;
-            for (auto& [name, t] : run.ranks->gradients.tensors()) all.push_back({name, t.share()});
-            for (auto& [name, t] : run.ranks->gradients.tensors_on_device())
+            for (auto& [name, t] : run.replicas.ranks->gradients.tensors()) all.push_back({name, t.share()});
+            for (auto& [name, t] : run.replicas.ranks->gradients.tensors_on_device())
                 all.push_back({name, host_residuals_.host_of(t)});
-            residuals_.emplace(run.ranks->everyone, std::move(all), gathered_tensors::names::by_rank);
+            residuals_.emplace(run.replicas.ranks->everyone, std::move(all), gathered_tensors::names::by_rank);
         }
-        if (run.curvature) curvature_ = run.curvature->tensors();
+        if (run.update.curvature) curvature_ = run.update.curvature->tensors();
         // Whole tensors of a stage on the first of its tensor ranks, then those of all stages on rank 0.
-        if (is_first_replica() && run.over.tensor)
-            slices_.emplace((*run.grid)["tensor"].host, tensors_of_rank(), *run.weights);
-        if (is_first_replica() && run.plan && run.grid->coordinate("tensor") == 0)
-            stages_.emplace((*run.grid)["pipeline"].host, slices_ ? slices_->tensors() : tensors_of_rank());
-        if (run.curvature && stages_) stage_numbers_.emplace((*run.grid)["pipeline"].host, run.curvature->counters());
+        if (is_first_replica() && run.model.over.tensor)
+            slices_.emplace(run.mesh.grid["tensor"].host, tensors_of_rank(), *run.model.weights);
+        if (is_first_replica() && run.model.plan && run.mesh.grid.coordinate("tensor") == 0)
+            stages_.emplace(run.mesh.grid["pipeline"].host, slices_ ? slices_->tensors() : tensors_of_rank());
+        if (run.update.curvature && stages_)
+            stage_numbers_.emplace(run.mesh.grid["pipeline"].host, run.update.curvature->counters());
     }
     ~gathered_state() {
         curvature_.clear();
-        if (run_.curvature) run_.curvature->release();
+        if (run_.update.curvature) run_.update.curvature->release();
     }
     gathered_state(const gathered_state&) = delete;
     gathered_state& operator=(const gathered_state&) = delete;
 
     /// Collective: rank 0 gets what the others hold.
     void collect() {
-        if (optimizer_) optimizer_->collect(run_.ranks->over.device, run_.owners);
+        if (optimizer_) optimizer_->collect(run_.replicas.ranks->over.device, run_.replicas.ranks->owners);
         if (is_first_replica()) {
             if (slices_) slices_->collect();
             if (stages_) stages_->collect();
             if (stage_numbers_) stage_numbers_->collect();
         }
         if (residuals_) residuals_->collect();
-        if (run_.scaler) scale_ = run_.scaler->saved();
-        const cursor next = run_.train_batches->position();
+        if (run_.model.scaler) scale_ = run_.model.scaler->saved();
+        const cursor next = run_.batches.train->position();
         loader_epoch_ = next.epoch;
         loader_batch_ = next.batch;
         counted_ = counted_here();
     }
 
     void write(const std::filesystem::path& file) {
-        save_state(file, view(run_.scales_itself(), run_.activations != nullptr, true));
+        save_state(file, view(run_.model.scales_itself(), run_.update.activations != nullptr, true));
     }
 
     void read(const std::filesystem::path& file) {
@@ -82,7 +82,7 @@ public:
         const bool has_scale = has("loss_scale/scale");
         load_state(file, view(has_scale, has("activations"), has("loader_batches")));
         host_copies_.put_back();
-        if (has_scale && run_.scaler) run_.scaler->restore(scale_);
+        if (has_scale && run_.model.scaler) run_.model.scaler->restore(scale_);
     }
 
     /// Collective: what rank 0 has read becomes the state of every rank.
@@ -93,18 +93,18 @@ public:
             host_copies_.put_back();
         }
         if (stage_numbers_) stage_numbers_->distribute();
-        if (run_.ranks) {
+        if (run_.replicas.ranks) {
             share_numbers();
             share_tensors();
         }
-        if (run_.activations) {
-            if (run_.ranks) activations_ = broadcast_text(run_.ranks->everyone, activations_);
-            restore(*run_.activations, std::span(&activations_, 1));
+        if (run_.update.activations) {
+            if (run_.replicas.ranks) activations_ = broadcast_text(run_.replicas.ranks->everyone, activations_);
+            restore(*run_.update.activations, std::span(&activations_, 1));
         }
         require_same_epochs();
-        run_.algorithm->stages().values_changed();
-        run_.algorithm->state_loaded();
-        run_.train_batches->seek({static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)});
+        run_.update.algorithm->stages().values_changed();
+        run_.update.algorithm->state_loaded();
+        run_.batches.train->seek({static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)});
     }
 
 private:
@@ -118,7 +118,7 @@ private:
     };
 
     epoch_numbers counted_here() const {
-        return {run_.batch, run_.train_batches->batches_per_epoch(), run_.data.train.size()};
+        return {run_.task.batch, run_.batches.train->batches_per_epoch(), run_.task.data.train.size()};
     }
 
     void require_same_epochs() const {
@@ -134,18 +134,18 @@ private:
             s.add("loss_scale/good_steps", scale_.good_steps);
         }
         for (const auto& [name, t] : tensors_of_model()) s.add(name, t);
-        algorithm_ = run_.algorithm->state();
+        algorithm_ = run_.update.algorithm->state();
         for (auto& [name, number] : algorithm_.counters) s.add(name, *number);
         for (auto& [name, number] : algorithm_.numbers) s.add(name, *number);
-        if (run_.activations) activations_ = text_of(*run_.activations);
+        if (run_.update.activations) activations_ = text_of(*run_.update.activations);
         if (with_activations) s.add("activations", activations_);
         if (stage_numbers_)
             for (auto& [name, number] : stage_numbers_->numbers()) s.add("kfac/" + name, number);
-        else if (run_.curvature)
-            for (auto& [name, number] : run_.curvature->counters()) s.add("kfac/" + name, *number);
-        if (run_.quadratic) {
-            s.add("kfac/lambda", run_.quadratic->lambda());
-            s.add("kfac/quadratic_steps", run_.quadratic->steps());
+        else if (run_.update.curvature)
+            for (auto& [name, number] : run_.update.curvature->counters()) s.add("kfac/" + name, *number);
+        if (run_.update.quadratic) {
+            s.add("kfac/lambda", run_.update.quadratic->lambda());
+            s.add("kfac/quadratic_steps", run_.update.quadratic->steps());
         }
         if (residuals_) s.add("compression", residuals_->tensors());
         s.add("loader_epoch", loader_epoch_);
@@ -160,7 +160,7 @@ private:
 
     // Of the ranks that hold the same, the one that writes and reads.
     bool is_first_replica() const {
-        return run_.grid->coordinate("data") == 0 && run_.grid->coordinate("spatial") == 0;
+        return run_.mesh.grid.coordinate("data") == 0 && run_.mesh.grid.coordinate("spatial") == 0;
     }
 
     // On rank 0: of the whole model.
@@ -173,22 +173,22 @@ private:
     std::vector<named_tensor<float>> tensors_of_rank() {
         host_copies_.clear();
         std::vector<named_tensor<float>> all;
-        for (const auto& [name, p] : run_.weights->parameters())
+        for (const auto& [name, p] : run_.model.weights->parameters())
             all.push_back({"model/" + name, host_copies_.host_of(p->value)});
-        for (const auto& [name, t] : run_.buffers()) all.push_back({"buffers/" + name, host_copies_.host_of(*t)});
+        for (const auto& [name, t] : run_.model.buffers()) all.push_back({"buffers/" + name, host_copies_.host_of(*t)});
         for (const auto& [name, t] : algorithm_tensors()) all.push_back({name, host_copies_.host_of(t)});
         for (const auto& [name, t] : curvature_) all.push_back({"kfac/" + name, host_copies_.host_of(t)});
-        if (run_.quadratic)
-            for (const auto& [name, p] : run_.weights->parameters()) {
-                const index_t at = p->value.data() - run_.weights->values().data();
-                all.push_back(
-                    {"kfac/previous/" + name, host_copies_.host_of(run_.quadratic->previous().slice(at, p->shape))});
+        if (run_.update.quadratic)
+            for (const auto& [name, p] : run_.model.weights->parameters()) {
+                const index_t at = p->value.data() - run_.model.weights->values().data();
+                all.push_back({"kfac/previous/" + name,
+                               host_copies_.host_of(run_.update.quadratic->previous().slice(at, p->shape))});
             }
         return all;
     }
 
     std::vector<named_tensor<float, D>> algorithm_tensors() {
-        if (!optimizer_) return run_.algorithm->state().tensors;
+        if (!optimizer_) return run_.update.algorithm->state().tensors;
         std::vector<named_tensor<float, D>> all = optimizer_->tensors();
         for (auto& one : all) one.name = "optimizer/" + one.name;
         return all;
@@ -196,37 +196,39 @@ private:
 
     template <class Number>
     void share(Number& number) {
-        broadcast(run_.ranks->everyone, std::span<Number>(&number, 1), 0);
+        broadcast(run_.replicas.ranks->everyone, std::span<Number>(&number, 1), 0);
     }
 
     void share_numbers() {
-        algorithm_ = run_.algorithm->state();
+        algorithm_ = run_.update.algorithm->state();
         for (auto& [name, number] : algorithm_.counters) share(*number);
         for (auto& [name, number] : algorithm_.numbers) share(*number);
         share(loader_epoch_);
         share(loader_batch_);
         share(counted_);
-        if (run_.scales_itself()) {
-            scale_ = run_.scaler->saved();
+        if (run_.model.scales_itself()) {
+            scale_ = run_.model.scaler->saved();
             share(scale_.scale);
             share(scale_.good_steps);
-            run_.scaler->restore(scale_);
+            run_.model.scaler->restore(scale_);
         }
-        if (run_.curvature)
-            for (auto& [name, number] : run_.curvature->counters())  // of the layers that are here
-                broadcast(run_.ranks->over.host, std::span<std::int64_t>(number, 1), 0);
-        if (run_.quadratic) {
-            share(run_.quadratic->lambda());
-            share(run_.quadratic->steps());
+        if (run_.update.curvature)
+            for (auto& [name, number] : run_.update.curvature->counters())  // of the layers that are here
+                broadcast(run_.replicas.ranks->over.host, std::span<std::int64_t>(number, 1), 0);
+        if (run_.update.quadratic) {
+            share(run_.update.quadratic->lambda());
+            share(run_.update.quadratic->steps());
         }
     }
 
     void share_tensors() {
         run_.start_ranks();  // parameters and buffers
-        const auto give = [&](const tensor<float, D>& t) { broadcast(run_.ranks->over.device, t.share().span(), 0); };
+        const auto give = [&](const tensor<float, D>& t) {
+            broadcast(run_.replicas.ranks->over.device, t.share().span(), 0);
+        };
         for (const auto& [name, t] : algorithm_tensors()) give(t);
         for (const auto& [name, t] : curvature_) give(t);
-        if (run_.quadratic) give(run_.quadratic->previous());
+        if (run_.update.quadratic) give(run_.update.quadratic->previous());
         if (optimizer_) optimizer_->distribute();
         if (residuals_) residuals_->distribute();
         host_residuals_.put_back();
@@ -252,7 +254,7 @@ private:
 /// The error of a run that training has spoilt; call before anything is saved.
 template <Device D, class T>
 [[noreturn]] void fail_diverged(run_parts<D, T>& run, const std::string& what) {
-    fail("after step ", run.algorithm->steps(), ": ", what,
+    fail("after step ", run.update.algorithm->steps(), ": ", what,
          "; nothing was saved, an earlier state.cairn is as it was. Lower the learning rate, warm up, or clip");
 }
 
@@ -261,9 +263,10 @@ template <Device D, class T>
 template <Device D, class T>
 void save_checkpoint(run_parts<D, T>& run, const std::filesystem::path& file) {
     std::string mine;
-    for (const auto& [name, p] : run.weights->parameters())  // not gradients: those of a skipped step are a rank's own
+    for (const auto& [name, p] :
+         run.model.weights->parameters())  // not gradients: those of a skipped step are a rank's own
         if (mine.empty()) mine = first_non_finite(name, p->value);
-    for (const auto& [name, t] : run.buffers())
+    for (const auto& [name, t] : run.model.buffers())
         if (mine.empty()) mine = first_non_finite(name, *t);
     for (const std::string& found : all_gather_text(run.world, mine))  // stages have other parameters
         if (!found.empty()) fail_diverged(run, found);

@@ -19,13 +19,13 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/optim/precondition/muon.hpp>
+#include <cairn/optim/precondition/quadratic_step.hpp>
 #include <cairn/optim/precondition/shampoo.hpp>
 #include <cairn/optim/precondition/soap.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
 #include <cairn/train/compressors.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/optimizers.hpp>
-#include <cairn/train/quadratic_step.hpp>
 
 #include <memory>
 #include <string>

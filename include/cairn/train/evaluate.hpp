@@ -1,9 +1,9 @@
 #pragma once
 // One pass of a model over data, in evaluation mode.
 
+#include <cairn/data/micro_batches.hpp>
 #include <cairn/nn/cast.hpp>
 #include <cairn/objectives/objective.hpp>
-#include <cairn/train/micro_batches.hpp>
 #include <cairn/train/model_stages.hpp>
 #include <cairn/train/shared_layers.hpp>
 

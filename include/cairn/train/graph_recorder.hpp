@@ -11,9 +11,9 @@
 #include <cairn/core/captured_graph.hpp>
 #include <cairn/core/device_scalar.hpp>
 #include <cairn/core/launch_parameters.hpp>
+#include <cairn/data/micro_batches.hpp>
+#include <cairn/optim/any_optimizer.hpp>
 #include <cairn/parallel/gradient_reducer.hpp>
-#include <cairn/train/any_optimizer.hpp>
-#include <cairn/train/micro_batches.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -10,8 +10,8 @@
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/checkpoint.hpp>
 #include <cairn/train/evaluate.hpp>
-#include <cairn/train/interrupt.hpp>
 #include <cairn/train/metrics_log.hpp>
+#include <cairn/train/process.hpp>
 #include <cairn/train/progress.hpp>
 #include <cairn/train/report.hpp>
 #include <cairn/train/run_directory.hpp>
@@ -32,7 +32,7 @@ namespace cairn {
 template <Device D = cpu, class T = float>
 class training_loop {
 public:
-    explicit training_loop(run_parts<D, T>& run) : run_(run), line_(run.is_root()) {}
+    explicit training_loop(run_parts<D, T>& run) : run_(run), algorithm_(*run.update.algorithm), line_(run.is_root()) {}
 
     /// Runs to the last step, or until some rank is asked to stop. Returns the final figures on rank 0.
     nlohmann::json train() {
@@ -42,10 +42,10 @@ public:
         discover_layers(run_);
         open();
         print_head();
-        run_.train_batches->reset_stats();
-        first_step_ = run_.algorithm->steps();
-        while (run_.algorithm->steps() < run_.last_step && !stopped_) {
-            const std::int64_t since_start = run_.algorithm->steps() - first_step_;
+        run_.batches.train->reset_stats();
+        first_step_ = algorithm_.steps();
+        while (algorithm_.steps() < run_.batches.last_step && !stopped_) {
+            const std::int64_t since_start = algorithm_.steps() - first_step_;
             trace::global().enable(since_start >= trace_begin && since_start < trace_end);
             step_watch_.restart();  // to wait for data is part of a step
             if (auto b = next_batch())
@@ -55,7 +55,7 @@ public:
         }
         trace::global().enable(false);
         if (log_.steps_since_line() > 0) log_training();  // interrupted
-        test_and_save(run_.test_batches && !stopped_ && last_tested_ != run_.algorithm->steps());
+        test_and_save(run_.batches.test && !stopped_ && last_tested_ != algorithm_.steps());
         outcome_.interrupted = stopped_;
         outcome_.seconds = seconds();
         return write_report(run_, directory(), outcome_, log_);
@@ -67,7 +67,7 @@ private:
 
     // A run that was killed between its last step and its record only writes the record: its time is in its log.
     double seconds() const {
-        const bool trained = run_.algorithm->steps() > first_step_;
+        const bool trained = algorithm_.steps() > first_step_;
         return trained ? whole_.seconds() : log_.last("seconds").value_or(whole_.seconds());
     }
 
@@ -75,25 +75,25 @@ private:
     const run_directory* directory() const { return directory_ ? &*directory_ : nullptr; }
 
     void open() {
-        const bool resuming = !run_.options.resume.empty();
+        const bool resuming = !run_.task.options.resume.empty();
         if (run_.is_root()) open_directory(resuming);
-        if (resuming) load_checkpoint(run_, run_.options.resume / "state.cairn");
+        if (resuming) load_checkpoint(run_, run_.task.options.resume / "state.cairn");
         saved_ = resuming;
-        const std::int64_t steps = run_.algorithm->steps();
+        const std::int64_t steps = algorithm_.steps();
         const bool complete =
             resuming && broadcast_from_root(run_.world, directory_ && is_complete(*directory_, steps)) != 0;
-        require(!resuming || steps < run_.last_step || (steps == run_.last_step && !complete),
-                run_.options.resume.string(), ": this run has done ", steps, " of ", run_.last_step,
+        require(!resuming || steps < run_.batches.last_step || (steps == run_.batches.last_step && !complete),
+                run_.task.options.resume.string(), ": this run has done ", steps, " of ", run_.batches.last_step,
                 " steps, nothing is left to do; raise --steps or --set train.epochs to go on");
         if (!run_.is_root()) return;
         if (resuming) log_.resume(*directory_, steps);
-        directory_->write("config.toml", run_.settings.resolved());
+        directory_->write("config.toml", run_.task.settings.resolved());
     }
 
     void open_directory(bool resuming) {
-        directory_.emplace(resuming                   ? run_.options.resume
-                           : run_.options.out.empty() ? run_directory::fresh(run_.name)
-                                                      : run_.options.out);
+        directory_.emplace(resuming                        ? run_.task.options.resume
+                           : run_.task.options.out.empty() ? run_directory::fresh(run_.task.name)
+                                                           : run_.task.options.out);
         const auto has = [&](const char* name) { return std::filesystem::exists(directory_->file(name)); };
         require(!resuming || has("state.cairn"), "run directory ", directory_->path().string(),
                 " has no state.cairn: the run ended before its first state was saved; start it again with another "
@@ -108,84 +108,86 @@ private:
     // An unreadable sample loses no earlier step. On several ranks the others are in the next step already.
     std::optional<device_batch<D>> next_batch() {
         try {
-            return run_.train_batches->next();
+            return run_.batches.train->next();
         } catch (const error&) {
-            if (run_.world.size() == 1 && run_.algorithm->steps() > first_step_) save();
+            if (run_.world.size() == 1 && algorithm_.steps() > first_step_) save();
             throw;
         }
     }
 
     void step(device_batch<D>& b) {
         for (const std::string& skipped : b.host.skipped) line_.print("skipped " + skipped);
-        const bool nothing = b.host.count == 0 && !run_.ranks;
+        const bool nothing = b.host.count == 0 && !run_.replicas.ranks;
         const step_result done =
             nothing ? step_result{.stop = interrupt_guard::requested()}
-                    : run_.algorithm->step({b, run_.micro_batches}, interrupt_guard::requested(), [this] {
-                          if (run_.algorithm->steps() + 1 < run_.last_step) run_.train_batches->prepare();
+                    : algorithm_.step({b, run_.task.micro_batches}, interrupt_guard::requested(), [this] {
+                          if (algorithm_.steps() + 1 < run_.batches.last_step) run_.batches.train->prepare();
                       });
         stopped_ = done.stop;
         saved_ = false;
         if (done.samples == 0) return count_empty_batch();
         empty_batches_ = 0;
         if (done.skipped) return count_skipped_step();
-        if (const std::string plan = run_.activations ? run_.activations->describe_plan() : ""; plan != plan_)
+        if (const std::string plan = run_.update.activations ? run_.update.activations->describe_plan() : "";
+            plan != plan_)
             line_.print("activations: " + (plan_ = plan));
         log_.count_step(done.loss, static_cast<double>(done.samples) / step_watch_.seconds());
-        const std::int64_t step = run_.algorithm->steps();
-        if (log_.steps_since_line() == run_.log_every || step == run_.last_step) log_training();
-        line_.show(step, run_.last_step, status_text(step));
+        const std::int64_t step = algorithm_.steps();
+        if (log_.steps_since_line() == run_.batches.log_every || step == run_.batches.last_step) log_training();
+        line_.show(step, run_.batches.last_step, status_text(step));
     }
 
     // All of its samples are corrupt.
     void count_empty_batch() {
         ++empty_batches_;
-        require(empty_batches_ < run_.train_batches->batches_per_epoch(), "all samples of ", empty_batches_,
+        require(empty_batches_ < run_.batches.train->batches_per_epoch(), "all samples of ", empty_batches_,
                 " batches in a row are corrupt");
     }
 
     void count_skipped_step() {
-        const bool by_scale = run_.scales_itself();
-        line_.print(concat("step ", run_.algorithm->steps() + 1, ": a gradient is not finite; skipped on all ranks",
-                           by_scale ? concat(", the loss scale is now ", run_.scaler->scale()) : ""));
+        const bool by_scale = run_.model.scales_itself();
+        line_.print(concat("step ", algorithm_.steps() + 1, ": a gradient is not finite; skipped on all ranks",
+                           by_scale ? concat(", the loss scale is now ", run_.model.scaler->scale()) : ""));
         ++outcome_.skipped_steps;
         require(by_scale || outcome_.skipped_steps < most_skipped_steps, outcome_.skipped_steps,
                 " steps were skipped; training diverges");
     }
 
     void log_training() {
-        const std::int64_t step = run_.algorithm->steps();
+        const std::int64_t step = algorithm_.steps();
         nlohmann::json entry = log_.take_steps();
         entry["step"] = step;
-        entry["epoch"] = run_.epochs_of(step);
+        entry["epoch"] = run_.batches.epochs_of(step);
         entry["seconds"] = whole_.seconds();
-        if (run_.activations) {
-            const audit_report& audit = run_.activations->last();
+        if (run_.update.activations) {
+            const audit_report& audit = run_.update.activations->last();
             entry["activations_added_variance"] = audit.added_share;
             entry["activations_kept_to_packed"] = audit.kept_bytes / std::max(1.0, audit.packed_bytes);
-            if (const auto& plan = run_.activations->plan()) entry["predicted_peak_bytes"] = plan->predicted_peak;
+            if (const auto& plan = run_.update.activations->plan())
+                entry["predicted_peak_bytes"] = plan->predicted_peak;
         }
-        if (run_.trainer) entry["saved_bytes"] = run_.trainer->take_saved_after_forward();
-        if (run_.scaler) entry["loss_scale"] = run_.scaler->scale();
-        for (const auto& [figure, value] : run_.algorithm->figures()) entry[figure] = value;
-        if (run_.algorithm->goal().counts_correct())
+        if (run_.update.trainer) entry["saved_bytes"] = run_.update.trainer->take_saved_after_forward();
+        if (run_.model.scaler) entry["loss_scale"] = run_.model.scaler->scale();
+        for (const auto& [figure, value] : algorithm_.figures()) entry[figure] = value;
+        if (algorithm_.goal().counts_correct())
             if (const auto accuracy = training_accuracy()) entry["train_accuracy"] = *accuracy;
         log_.add(directory(), entry);
     }
 
     // Over all ranks, since the last line; nothing where no sample was counted.
     std::optional<double> training_accuracy() {
-        const auto [correct, seen] = run_.algorithm->take_training_hits();
+        const auto [correct, seen] = algorithm_.take_training_hits();
         std::array<double, 2> sums{static_cast<double>(correct), static_cast<double>(seen)};
-        if (run_.ranks) all_reduce(run_.ranks->everyone, std::span<double>(sums));
+        if (run_.replicas.ranks) all_reduce(run_.replicas.ranks->everyone, std::span<double>(sums));
         if (sums[1] == 0) return std::nullopt;
-        const target_info& info = run_.data.info;
+        const target_info& info = run_.task.data.info;
         return sums[0] / sums[1] / static_cast<double>(info.labelled ? info.labelled : info.labels_each);
     }
 
     void end_of_epoch() {
-        const std::int64_t epoch = run_.train_batches->position().epoch;
-        test_and_save(run_.test_batches && (epoch % run_.test_every == 0 || epoch == run_.epochs),
-                      epoch % run_.save_every == 0);
+        const std::int64_t epoch = run_.batches.train->position().epoch;
+        test_and_save(run_.batches.test && (epoch % run_.batches.test_every == 0 || epoch == run_.batches.epochs),
+                      epoch % run_.batches.save_every == 0);
     }
 
     // An unreadable test set loses no epoch; but the state of a diverged run does not replace a good one.
@@ -199,26 +201,26 @@ private:
 
     // Returns, on all ranks alike, why some rank cannot read its part of the test set; "" where all can.
     std::string test() {
-        const std::int64_t step = run_.algorithm->steps();
+        const std::int64_t step = algorithm_.steps();
         run_.average_buffers();
-        run_.test_batches->reset_stats();
-        evaluation sums = run_.algorithm->goal().start();
+        run_.batches.test->reset_stats();
+        evaluation sums = algorithm_.goal().start();
         std::string mine;
         try {
-            sums = evaluate(run_.algorithm->stages(), run_.algorithm->goal(), *run_.test_batches, run_.over,
-                            run_.axes.pipeline);
+            sums = evaluate(algorithm_.stages(), algorithm_.goal(), *run_.batches.test, run_.model.over,
+                            run_.mesh.axes.pipeline);
         } catch (const error& e) {
-            if (run_.world.size() > run_.axes.data) throw;  // ranks that share the model wait in it
+            if (run_.world.size() > run_.mesh.axes.data) throw;  // ranks that share the model wait in it
             mine = e.what();
         }
         const std::vector<std::string> all = all_gather_text(run_.world, mine);
         for (std::size_t r = 0; r < all.size(); ++r)
             if (!all[r].empty()) return concat(all.size() > 1 ? concat("rank ", r, ": ") : "", all[r]);
-        if (const auto skipped = run_.test_batches->stats().skipped; skipped > 0)
+        if (const auto skipped = run_.batches.test->stats().skipped; skipped > 0)
             line_.print(concat(skipped, " corrupt test samples were left out"));
-        if (run_.ranks) add_over_ranks(run_.ranks->everyone, sums);
+        if (run_.replicas.ranks) add_over_ranks(run_.replicas.ranks->everyone, sums);
         outcome_.test = std::move(sums);
-        outcome_.metrics = run_.algorithm->goal().metrics(outcome_.test);
+        outcome_.metrics = algorithm_.goal().metrics(outcome_.test);
         last_tested_ = step;
         nlohmann::json entry{{"step", step}, {"test_loss", outcome_.test.loss()}};
         for (const auto& [figure, value] : outcome_.metrics) entry["test_" + figure] = value;
@@ -238,13 +240,14 @@ private:
 
     void print_head() const {
         if (!run_.is_root()) return;
-        std::fprintf(stderr,
-                     "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n",
-                     run_.name.c_str(), run_.data.train.size(), run_.data.test ? run_.data.test.size() : 0,
-                     concat(run_.data.sample).c_str(), run_.parameters, run_.training_flops / 1e9);
+        std::fprintf(
+            stderr, "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n",
+            run_.task.name.c_str(), run_.task.data.train.size(), run_.task.data.test ? run_.task.data.test.size() : 0,
+            concat(run_.task.data.sample).c_str(), run_.model.parameters, run_.model.training_flops / 1e9);
         std::fprintf(stderr, "%lld epochs of %td steps, batch %td, on %s, %s, seed %llu, results in %s\n",
-                     static_cast<long long>(run_.epochs), run_.train_batches->batches_per_epoch(), run_.batch, D::name,
-                     run_.processors().c_str(), static_cast<unsigned long long>(run_.seed), directory_->path().c_str());
+                     static_cast<long long>(run_.batches.epochs), run_.batches.train->batches_per_epoch(),
+                     run_.task.batch, D::name, run_.processors().c_str(),
+                     static_cast<unsigned long long>(run_.task.seed), directory_->path().c_str());
     }
 
     void print_test() {
@@ -252,7 +255,7 @@ private:
         for (const auto& [figure, value] : outcome_.metrics)
             if (!figure.starts_with("mae_"))
                 text += (text.empty() ? "" : ", ") + metric_label(figure) + ' ' + metric_value(figure, value);
-        line_.print(print("epoch %-4.4g%s  test loss %.4f  ", run_.epochs_of(run_.algorithm->steps()),
+        line_.print(print("epoch %-4.4g%s  test loss %.4f  ", run_.batches.epochs_of(algorithm_.steps()),
                           loss_text(" training loss").c_str(), outcome_.test.loss()) +
                     text);
     }
@@ -260,10 +263,10 @@ private:
     std::string status_text(std::int64_t step) const {
         const double per_step = whole_.seconds() / static_cast<double>(step - first_step_);
         return print("epoch %lld/%lld%s%s  %.0f samples/s  %s left",
-                     static_cast<long long>((step - 1) / run_.train_batches->batches_per_epoch() + 1),
-                     static_cast<long long>(run_.epochs), loss_text("  loss").c_str(), quality_text().c_str(),
+                     static_cast<long long>((step - 1) / run_.batches.train->batches_per_epoch() + 1),
+                     static_cast<long long>(run_.batches.epochs), loss_text("  loss").c_str(), quality_text().c_str(),
                      median(log_.recent_rates(21)),
-                     clock_text(per_step * static_cast<double>(run_.last_step - step)).c_str());
+                     clock_text(per_step * static_cast<double>(run_.batches.last_step - step)).c_str());
     }
 
     /// The mean training loss of late, with `name` in front; empty before the first step.
@@ -282,6 +285,7 @@ private:
     }
 
     run_parts<D, T>& run_;
+    training_algorithm<D, T>& algorithm_;
     progress_line line_;
     const stopwatch whole_;  // the choice of kernels included
     stopwatch step_watch_;

@@ -3,10 +3,10 @@
 // sums of the parts. Also counts the training samples that are classified right.
 
 #include <cairn/core/trace.hpp>
+#include <cairn/data/micro_batches.hpp>
 #include <cairn/objectives/objective.hpp>
 #include <cairn/parallel/agreement.hpp>
 #include <cairn/train/graph_recorder.hpp>
-#include <cairn/train/micro_batches.hpp>
 #include <cairn/train/shared_layers.hpp>
 
 #include <cmath>

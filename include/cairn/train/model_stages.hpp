@@ -7,6 +7,7 @@
 #include <cairn/parallel/pipeline/execute.hpp>
 #include <cairn/parallel/pipeline/tied_weights.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <utility>
@@ -21,7 +22,7 @@ public:
     using links_type = stage_links<T, D, any_communicator>;
 
     /// The whole model.
-    model_stages(sequential<T, D>& model, arena<float, D>& weights) : tied_(weights) {
+    model_stages(sequential<T, D>& model, arena<float, D>& weights) : weights_(weights), tied_(weights) {
         stages_.emplace_back(model, weights);
         rank_of_stage_ = {0};
         schedule_ = [](int micro_batches) {
@@ -37,7 +38,8 @@ public:
     model_stages(std::vector<sequential<T, D>>& layers, arena<float, D>& weights, channel<any_communicator>& over,
                  std::vector<int> rank_of_stage, std::vector<shape> boundaries,
                  std::function<pipeline_program(int)> schedule)
-        : links_(over, boundaries),
+        : weights_(weights),
+          links_(over, boundaries),
           rank_of_stage_(std::move(rank_of_stage)),
           boundaries_(std::move(boundaries)),
           schedule_(std::move(schedule)),
@@ -48,14 +50,17 @@ public:
     bool is_pipeline() const { return !boundaries_.empty(); }
     bool has_last() const { return rank_of_stage_.back() == links_.rank(); }
     std::vector<stage<sequential<T, D>>>& stages() { return stages_; }
+    /// Of all of them.
+    arena<float, D>& weights() { return weights_; }
 
-    /// Who is told in the last backward of each stage which gradients are final, and what is called before it.
-    void listen(gradient_listener* listener, const std::function<void()>& before_last_backward) {
+    /// Who is told in the last backward of each stage which gradients are final; may be null.
+    void listen(gradient_listener* listener) {
         listener_ = listener;
-        for (auto& s : stages_) {
-            s.listener = listener;
-            s.before_last_backward = before_last_backward;
-        }
+        for (auto& s : stages_) s.listener = listener;
+    }
+    /// What is called before the last backward of each stage.
+    void before_last_backward(const std::function<void()>& call) {
+        for (auto& s : stages_) s.before_last_backward = call;
     }
 
     /// What becomes of activations between forward and backward; null: they are kept.
@@ -140,6 +145,27 @@ public:
         return y;
     }
 
+    /// Before the first step: runs each stage forward, and in training backward, once on zeros of what the model reads as
+    /// `in`, so that each kernel that is chosen by measurement (device/autotune.hpp) has its algorithm and `curvature`,
+    /// which may be null, knows the layers: it is discover()'s. Gradients are zero afterwards; nothing else changes.
+    void choose_kernels(curvature_listener* curvature, const shape& in, mode how, std::uint64_t seed) {
+        const std::vector<int> here = numbers();
+        for (std::size_t s = 0; s < here.size(); ++s) {
+            sequential<T, D>& layers = stages_[s].layers();
+            const shape read = input_of(here[s], in);
+            pass_context p{.mode = how,
+                           .random = {.seed = seed, .samples = read.front()},
+                           .repeated = true,
+                           .input_gradient = here[s] > 0};
+            p.curvature = curvature;
+            saved_tensors<T, D> scratch;
+            tensor<T, D> y = layers.forward(tensor<T, D>::zeros(read), scratch, p);
+            if (!p.training()) continue;
+            layers.backward(tensor<T, D>::zeros(y.shape()), scratch, p);
+            weights_.zero_grad();
+        }
+    }
+
     /// Collective along the pipeline: copies of tied weights are of other values than their parameters now.
     void values_changed() { shared_ = false; }
 
@@ -160,6 +186,7 @@ private:
         return p;
     }
 
+    arena<float, D>& weights_;
     links_type links_;
     std::vector<int> rank_of_stage_;
     std::vector<shape> boundaries_;

@@ -7,8 +7,7 @@
 #include <cairn/core/float16.hpp>
 #include <cairn/nn/cast.hpp>
 #include <cairn/nn/sequential.hpp>
-#include <cairn/train/micro_batches.hpp>
-#include <cairn/train/model_stages.hpp>
+#include <cairn/train/step_hook.hpp>
 
 #include <cstdint>
 #include <string>
@@ -45,14 +44,14 @@ std::string why_not_finite(sequential<T, D>& model, const arena<float, D>& weigh
     return concat(where, "all layers give finite outputs: the loss itself overflows", advice);
 }
 
-/// The same of a rank that has the last stage. It names no layer where it would need other ranks to run them: of a
-/// pipeline, and where ranks share layers.
+/// The same of micro-batch m of a step, on a rank that has the last stage. It names no layer where it would need other
+/// ranks to run them: of a pipeline, and where ranks share layers.
 template <class T, Device D>
-std::string why_not_finite(model_stages<D, T>& model, const arena<float, D>& weights, const device_batch<D>& samples,
-                           const pass_context& p, std::int64_t step, double loss, bool layers_are_shared) {
-    if (!model.is_pipeline() && !layers_are_shared)
-        return why_not_finite(model.stages().front().layers(), weights, samples, p, step, loss);
-    return concat("step ", step, ": loss is ", loss,
+std::string why_not_finite(const training_step<D, T>& now, int m, double loss, bool layers_are_shared) {
+    if (!now.model.is_pipeline() && !layers_are_shared)
+        return why_not_finite(now.model.stages().front().layers(), now.model.weights(), now.batch[m],
+                              now.pass_of(now.batch[m]), now.number + 1, loss);
+    return concat("step ", now.number + 1, ": loss is ", loss,
                   " at the end of the model; lower the learning rate, warm up, or clip gradients");
 }
 

@@ -7,13 +7,13 @@
 
 #include <cairn/comm/any.hpp>
 #include <cairn/optim/adam.hpp>
+#include <cairn/optim/any_optimizer.hpp>
 #include <cairn/optim/clip.hpp>
 #include <cairn/optim/lamb.hpp>
 #include <cairn/optim/lars.hpp>
 #include <cairn/optim/precondition/preconditioner.hpp>
 #include <cairn/optim/sgd.hpp>
 #include <cairn/parallel/sharded.hpp>
-#include <cairn/train/any_optimizer.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/registry.hpp>
 

@@ -35,20 +35,19 @@ struct pipeline_profile {
 /// Collective. Rehearses, then trains, `rounds` times in turn: both see the same machine.
 template <Device D, class T>
 pipeline_profile profile_pipeline(run_parts<D, T>& run, int rounds) {
-    auto& ranks = (*run.grid)["pipeline"].host;
-    auto& stages = run.trainer->stages();
-    auto b = run.train_batches->next();
+    auto& ranks = run.mesh.grid["pipeline"].host;
+    auto& stages = run.update.trainer->stages();
+    auto b = run.batches.train->next();
     require(b.has_value(), "profile: no batch");
-    const micro_batches<D> batch(*b, run.micro_batches);
-    pipeline_profile p{.program = stages.program_of(batch.samples())};
+    pipeline_profile p{.program = stages.program_of(micro_batches<D>(*b, run.task.micro_batches).samples())};
     rehearsal<T, any_communicator, D> alone(ranks, stages.boundaries());
     std::vector<double> measured, step;
     std::vector<std::vector<double>> waited(static_cast<std::size_t>(ranks.size()));
     for (int i = 0; i < rounds; ++i) {
-        run.trainer->rehearse(batch, alone);
+        run.update.trainer->rehearse({*b, run.task.micro_batches}, alone);
         barrier(run.world);
         const stopwatch watch;
-        run.trainer->step({*b, run.micro_batches});
+        run.update.trainer->step({*b, run.task.micro_batches});
         const double whole = watch.seconds();
         // Of each rank: actions, waiting, step.
         std::vector<double> of_ranks(3 * waited.size());

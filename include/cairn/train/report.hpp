@@ -54,8 +54,8 @@ inline bool is_complete(const run_directory& directory, std::int64_t steps) {
 /// Why steps were not recorded as the settings ask, if so.
 template <Device D, class T>
 void print_why_not_recorded(run_parts<D, T>& run) {
-    if (!run.trainer) return;
-    if (const std::string why = run.trainer->recorder().refusal(); !why.empty())
+    if (!run.update.trainer) return;
+    if (const std::string why = run.update.trainer->recorder().refusal(); !why.empty())
         std::fprintf(stderr,
                      "train.cuda_graph = on: steps were launched one by one, for they could not be recorded: %s\n",
                      why.c_str());
@@ -67,26 +67,26 @@ namespace detail {
 template <Device D, class T>
 nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metrics_log& log,
                          const std::vector<double>& rates) {
-    const std::int64_t steps = run.algorithm->steps();
-    nlohmann::json result{{"workload", run.name},
-                          {"finished", !o.interrupted && steps >= run.last_step},
+    const std::int64_t steps = run.update.algorithm->steps();
+    nlohmann::json result{{"workload", run.task.name},
+                          {"finished", !o.interrupted && steps >= run.batches.last_step},
                           {"steps", steps},
-                          {"epochs", run.epochs_of(steps)},
-                          {"algorithm", run.algorithm_kind},
-                          {"seed", run.seed},
+                          {"epochs", run.batches.epochs_of(steps)},
+                          {"algorithm", run.task.algorithm},
+                          {"seed", run.task.seed},
                           {"ranks", run.world.size()},
                           {"seconds", o.seconds},
-                          {"training_samples", run.data.train.size()},
+                          {"training_samples", run.task.data.train.size()},
                           {"samples_per_s", median(rates)},
                           {"peak_bytes", peak_resident_bytes()},
                           {"skipped_steps", o.skipped_steps},
-                          {"stall_fraction", o.seconds > 0 ? run.train_batches->stats().stall_seconds / o.seconds : 0},
-                          {"skipped_samples", run.train_batches->stats().skipped}};
+                          {"stall_fraction", o.seconds > 0 ? run.batches.train->stats().stall_seconds / o.seconds : 0},
+                          {"skipped_samples", run.batches.train->stats().skipped}};
     if (const auto loss = log.recent_loss()) result["train_loss"] = *loss;
     if (o.test.count) result["test_loss"] = o.test.loss();
-    if (run.trainer) result["flops_per_sample"] = run.training_flops;
-    if (run.scaler) result["loss_scale"] = run.scaler->scale();
-    if (run.trainer) result["recorded_steps"] = run.trainer->recorder().launched();
+    if (run.update.trainer) result["flops_per_sample"] = run.model.training_flops;
+    if (run.model.scaler) result["loss_scale"] = run.model.scaler->scale();
+    if (run.update.trainer) result["recorded_steps"] = run.update.trainer->recorder().launched();
     for (const auto& [figure, value] : o.metrics) result["test_" + figure] = value;
     return result;
 }
@@ -103,29 +103,29 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     const std::vector<std::string> traces = traces_of_all_ranks(run.world);
     if (!run.is_root()) return {};
     const std::vector<std::string> diagnostics =
-        run.curvature ? run.curvature->diagnostics() : std::vector<std::string>{};
+        run.update.curvature ? run.update.curvature->diagnostics() : std::vector<std::string>{};
     print_why_not_recorded(run);
     for (const std::string& line : diagnostics) std::fprintf(stderr, "%s\n", line.c_str());
 
     // An interrupted process may not have the time to measure the machine.
     using number = std::conditional_t<std::same_as<T, float16>, float, T>;  // of the ceilings, which are the host's
-    nlohmann::json record =
-        record_of(run.name, result, o.metrics, rates, machine_json<number>(!o.interrupted && asked_for_ceilings()));
+    nlohmann::json record = record_of(run.task.name, result, o.metrics, rates,
+                                      machine_json<number>(!o.interrupted && asked_for_ceilings()));
     record["memory"] = memory;
     record["threads"] = threads();
     record["device"] = D::name;
-    record["batch"] = run.batch;
-    record["parameters"] = run.parameters;
-    if (run.curvature) record["preconditioner"] = diagnostics;
+    record["batch"] = run.task.batch;
+    record["parameters"] = run.model.parameters;
+    if (run.update.curvature) record["preconditioner"] = diagnostics;
     const nlohmann::json profile = profile_json(trace::global().events(), record["machine"]);
     if (!trace::global().events().empty() || !std::filesystem::exists(directory->file("trace.json")))
         directory->write("trace.json", joined_traces(traces));  // else there is one of a process before this one
-    directory->write(
-        "report.html",
-        report_html({run.name, detail::printable(record), detail::printable(log.lines()), profile.dump(),
-                     detail::printable(examples_json(o.test, run.data.info.names)), run.settings.resolved()}));
+    directory->write("report.html",
+                     report_html({run.task.name, detail::printable(record), detail::printable(log.lines()),
+                                  profile.dump(), detail::printable(examples_json(o.test, run.task.data.info.names)),
+                                  run.task.settings.resolved()}));
     directory->write("record.json", detail::printable(record, 1) + '\n');
-    print_result(run.name, result, o.metrics, o.interrupted, directory->file("report.html").string());
+    print_result(run.task.name, result, o.metrics, o.interrupted, directory->file("report.html").string());
     return result;
 }
 

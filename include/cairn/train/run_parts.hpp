@@ -1,12 +1,22 @@
 #pragma once
-// The parts of a run: settings, data, network, optimizer, ranks. builder.hpp makes them; loop.hpp trains with them,
-// throughput.hpp times them, checkpoint.hpp saves them.
+// The parts of a run, each made whole from those before it (builder.hpp):
+//   task       what is asked for, and the data
+//   mesh       how ranks share it
+//   model      what this rank has of the model            build_model.hpp
+//   batches    this rank's part of every batch; how many
+//   replicas   ranks with the same parameters             build_replicas.hpp
+//   update     what trains the model
+// loop.hpp trains with them, throughput.hpp times them, checkpoint.hpp saves them.
 
 #include <cairn/data/box_samples.hpp>
 #include <cairn/data/prefetcher.hpp>
+#include <cairn/optim/precondition/quadratic_step.hpp>
 #include <cairn/parallel/slice_sums.hpp>
+#include <cairn/stash/activation_memory.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/data_formats.hpp>
+#include <cairn/train/loss_scaler.hpp>
+#include <cairn/train/optimizers.hpp>
 #include <cairn/train/parallel_axes.hpp>
 #include <cairn/train/pipeline_plan.hpp>
 #include <cairn/train/shared_layers.hpp>
@@ -31,84 +41,130 @@ private:
     memory_pool& pool_;
 };
 
-/// See the top of the file. Parts refer to each other, so they stay where they were made.
-template <Device D = cpu, class T = float>
-struct run_parts {
-    using batches = prefetcher<D, any_dataset>;
-
-    run_parts(configuration c, session_options o, any_communicator w)
-        : settings(std::move(c)), options(std::move(o)), world(std::move(w)) {}
-    run_parts(const run_parts&) = delete;
-    run_parts& operator=(const run_parts&) = delete;
-
+/// What is asked for: the same on all ranks.
+struct run_task {
     configuration settings;
     session_options options;
-    any_communicator world;
-    std::optional<limited_memory> memory_limit;  // train.memory_limit_mb
     std::string name;
     std::uint64_t seed = 1;
-
     data_parts data;
-    index_t batch = 1;                                     // samples a step, over all ranks
-    index_t micro_batches = 1;                             // a step
-    std::unique_ptr<batches> train_batches, test_batches;  // this rank's; the second is null where nothing is tested
-    std::int64_t epochs = 1, total_steps = 0, last_step = 0, test_every = 1, save_every = 1, log_every = 1;
-
-    // How the ranks share the model.
-    parallel_axes axes;
-    std::unique_ptr<mesh<any_communicator>> grid;
-    std::unique_ptr<tensor_axis<any_communicator>> tensor_ranks;  // null where there is no tensor axis
-    shared_layers over;
-    bool outputs_are_cut = false;  // over the ranks of the tensor axis
-
-    std::vector<sequential<T, D>> layers;  // of the whole model, or of this rank's stages of a pipeline
-    double training_flops = 0;             // of one sample, in the whole model
-    index_t parameters = 0;                // trained values of the whole model
-    std::optional<pipeline_plan> plan;     // where there is a pipeline
-    std::unique_ptr<arena<float, D>> weights;
-    std::unique_ptr<compressed_activations<D>> activations;  // null where they are kept
-    lr_schedule rate;
-    std::optional<loss_scaler> scaler;                    // of layers in float16
-    std::unique_ptr<preconditioner<float, D>> curvature;  // null unless the optimizer has one
-    std::unique_ptr<quadratic_step<D>> quadratic;         // null unless kfac.step_size asks for it
-
-    std::optional<channel<any_communicator>> replicas;   // the ranks that have the same parameters
-    std::optional<slice_sums<any_communicator>> slices;  // where a tensor axis cuts parameters
-    std::unique_ptr<cairn::ranks<D>> ranks;              // null on one rank
-    std::vector<range> owners;  // of the optimizer's state, one a rank; empty: each rank has all of it
-    bool compresses = false;
-    bool skips_non_finite = false;  // steps whose loss or gradients are not finite
-
-    std::string algorithm_kind = "gradient";  // train.algorithm
-    std::unique_ptr<training_algorithm<D, T>> algorithm;
-    cairn::trainer<D, T>* trainer = nullptr;  // the algorithm, where that is gradients; else null
+    std::string algorithm = "gradient";  // train.algorithm
+    index_t batch = 1;                   // samples a step, over all ranks
+    index_t micro_batches = 1;           // a step
+    bool skips_non_finite = false;       // steps whose loss or gradients are not finite
 
     /// Whether a step is one of all samples, by ADMM.
-    bool is_split() const { return algorithm_kind != "gradient"; }
-    bool is_root() const { return world.rank() == 0; }
+    bool is_split() const { return algorithm != "gradient"; }
+};
+
+/// How the ranks share model and batch.
+struct run_mesh {
+    run_mesh(parallel_axes a, any_communicator& world, std::optional<any_communicator> device_channel)
+        : axes(std::move(a)), grid(world, axes.axes(), std::move(device_channel)) {}
+
+    const parallel_axes axes;
+    mesh<any_communicator> grid;
+};
+
+/// What this rank has of the model.
+template <Device D, class T>
+struct run_model {
+    std::unique_ptr<limited_memory> memory_limit;                 // train.memory_limit_mb
+    std::unique_ptr<tensor_axis<any_communicator>> tensor_ranks;  // null where there is no tensor axis
+    shared_layers over;                                           // the ranks that share layers
+    bool outputs_are_cut = false;                                 // over the ranks of the tensor axis
+    std::vector<sequential<T, D>> layers;                         // all of them, or this rank's stages of a pipeline
+    std::shared_ptr<const pipeline_plan> plan;                    // null where there is no pipeline
+    std::unique_ptr<arena<float, D>> weights;
+    std::optional<loss_scaler> scaler;  // of layers in float16
+    index_t parameters = 0;             // trained values of the whole model
+    double training_flops = 0;          // of one sample, in the whole model
+
     bool scales_itself() const { return scaler && scaler->dynamic(); }
-    shape batch_shape() const { return over.batch_here(batch, data.sample); }
-    /// Running statistics of the layers here.
+    /// The same, as an algorithm runs it.
+    model_stages<D, T> stages(run_mesh& mesh) {
+        if (!plan) return {layers.front(), *weights};
+        return {layers, *weights, mesh.grid["pipeline"], plan->rank_of_stage, plan->boundaries, [plan = plan](int m) {
+                    return plan->program(m);
+                }};
+    }
+    /// Running statistics of the layers.
     buffer_list<float, D> buffers() {
         buffer_list<float, D> all;
         for (auto& part : layers)
             for (auto& buffer : part.buffers()) all.push_back(buffer);
         return all;
     }
+};
+
+/// This rank's part of every batch.
+template <Device D>
+struct run_batches {
+    using loader_type = prefetcher<D, any_dataset>;
+    std::unique_ptr<loader_type> train, test;  // the second is null where nothing is tested
+    std::int64_t test_every = 1, save_every = 1, epochs = 1;
+    std::int64_t total_steps = 0, last_step = 0, log_every = 1;  // updates
+
     double epochs_of(std::int64_t steps) const {
-        return static_cast<double>(steps) / static_cast<double>(train_batches->batches_per_epoch());
+        return static_cast<double>(steps) / static_cast<double>(train->batches_per_epoch());
     }
+};
+
+/// The ranks that have the same parameters.
+template <Device D>
+struct run_replicas {
+    std::unique_ptr<channel<any_communicator>> over;
+    std::unique_ptr<slice_sums<any_communicator>> slices;  // where a tensor axis cuts parameters
+    std::optional<detail::shard_plan> shard;  // of the optimizer: a part of its state, or sums over stages and slices
+    std::unique_ptr<cairn::ranks<D>> ranks;   // null on one rank
+    bool compresses = false;                  // gradients
+    bool compressor_has_momentum = false;     // so that the optimizer has none
+
+    /// Whether each rank has a part of the optimizer's state.
+    bool share_optimizer() const { return ranks && !ranks->owners.empty(); }
+};
+
+/// What trains the model.
+template <Device D, class T>
+struct run_update {
+    std::unique_ptr<compressed_activations<D>> activations;  // null where they are kept
+    std::unique_ptr<preconditioner<float, D>> curvature;     // null unless the optimizer has one
+    std::unique_ptr<quadratic_step<D>> quadratic;            // null unless kfac.step_size asks for it
+    std::unique_ptr<training_algorithm<D, T>> algorithm;
+    cairn::trainer<D, T>* trainer = nullptr;  // the algorithm, where that is gradients; else null
+};
+
+/// See the top of the file. Parts refer to each other, so they stay where they were made.
+template <Device D = cpu, class T = float>
+struct run_parts {
+    /// Collective: every rank makes the same. Throws before any training on settings that do not fit together.
+    /// `device_channel`: the same ranks, by a communicator that carries tensors of D, where `w` cannot.
+    run_parts(configuration settings, session_options options, any_communicator w,
+              std::optional<any_communicator> device_channel = {});
+    run_parts(const run_parts&) = delete;
+    run_parts& operator=(const run_parts&) = delete;
+
+    any_communicator world;
+    run_task task;
+    run_mesh mesh;
+    run_model<D, T> model;
+    run_batches<D> batches;
+    run_replicas<D> replicas;
+    run_update<D, T> update;
+
+    bool is_root() const { return world.rank() == 0; }
+    shape batch_shape() const { return model.over.batch_here(task.batch, task.data.sample); }
     /// "2 threads" or "4 ranks of 2 threads".
     std::string processors() const {
         return concat(world.size() == 1 ? "" : concat(world.size(), " ranks of "), threads(), " threads");
     }
     /// Collective: all ranks begin with the values of rank 0.
     void start_ranks() {
-        if (ranks) broadcast_values(ranks->over, *weights, buffers());
+        if (replicas.ranks) broadcast_values(replicas.ranks->over, *model.weights, model.buffers());
     }
     /// Collective: running statistics become the mean over the ranks.
     void average_buffers() {
-        if (ranks) cairn::average_buffers(ranks->over, buffers());
+        if (replicas.ranks) cairn::average_buffers(replicas.ranks->over, model.buffers());
     }
 };
 

@@ -1,11 +1,27 @@
 #pragma once
 // A whole run from its settings, in one object. Its parts, each in a header of its own:
-//   builder.hpp      settings → data, network, optimizer, ranks (run_parts.hpp)
+//   builder.hpp      settings → task, mesh, model, batches, replicas, update (run_parts.hpp)
 //   loop.hpp         epochs, steps, tests
 //   checkpoint.hpp   the state that a resumed run goes on from
 //   report.hpp       what a run leaves: metrics, record, page
 //   throughput.hpp   training steps on generated data, timed
 // On several ranks each builds the same and trains on its part of every batch.
+//
+// How a batch becomes an update, header by header, on one rank of several and on whatever device:
+//   data/prefetcher.hpp              reads the samples of the next step and brings them to the device meanwhile
+//   train/loop.hpp, trainer.hpp      takes the batch, and calls the rest in the order of trainer::step
+//   data/micro_batches.hpp           cuts the batch into micro-batches
+//   train/model_stages.hpp           the stages of the model that this rank has; which list of actions they run
+//   parallel/pipeline/execute.hpp    runs the list: F, B, I, W of a stage (stage.hpp) and a micro-batch
+//   parallel/pipeline/stage_links.hpp   activations to the stage behind, their gradients to the one before
+//   nn/sequential.hpp                a stage's layers; what backward needs lies in nn/saved_tensors.hpp
+//   train/micro_batch_loss.hpp       on the last stage, each micro-batch's part of the loss, and its gradient
+//   core/arena.hpp                   parameters and gradients of a rank: one block each
+//   parallel/gradient_reducer.hpp    buckets of final gradients leave while backward goes on;
+//   parallel/gradient_sync.hpp       they become sums over the ranks that have the same stage
+//   parallel/agreement.hpp           all ranks of all axes take the step, or none
+//   train/step_hook.hpp              preconditioners and what else changes gradients
+//   optim/any_optimizer.hpp          the update of this rank's stages; norms span all stages (build_replicas.hpp)
 
 #include <cairn/train/builder.hpp>
 #include <cairn/train/loop.hpp>
@@ -23,16 +39,17 @@ namespace cairn {
 /// Collective: what each rank would hold and do.
 template <Device D, class T>
 std::string describe_plan(run_parts<D, T>& run) {
-    std::string text = run.grid->describe();
-    if (run.plan) return text + describe(*run.plan, static_cast<int>(run.micro_batches));
-    const index_t here = shard_of(run.batch, run.axes.data, run.grid->coordinate("data")).count,
-                  samples = shard_of(here, static_cast<int>(run.micro_batches), 0).count;
+    std::string text = run.mesh.grid.describe();
+    if (run.model.plan) return text + describe(*run.model.plan, static_cast<int>(run.task.micro_batches));
+    const index_t here = shard_of(run.task.batch, run.mesh.axes.data, run.mesh.grid.coordinate("data")).count,
+                  samples = shard_of(here, static_cast<int>(run.task.micro_batches), 0).count;
     double saved = 0;
-    for (const planned_unit& u : planned_units(run.layers.front(), run.over.batch_here(samples, run.data.sample)))
+    for (const planned_unit& u :
+         planned_units(run.model.layers.front(), run.model.over.batch_here(samples, run.task.data.sample)))
         saved += u.saved_bytes;
     std::ostringstream mine;
-    mine << std::fixed << std::setprecision(1) << run.weights->values().size() << " of " << run.parameters
-         << " parameters, with gradients " << 2.0 * static_cast<double>(run.weights->values().bytes()) / (1 << 20)
+    mine << std::fixed << std::setprecision(1) << run.model.weights->values().size() << " of " << run.model.parameters
+         << " parameters, with gradients " << 2.0 * static_cast<double>(run.model.weights->values().bytes()) / (1 << 20)
          << " MiB, saved for backward at most " << saved / (1 << 20) << " MiB without recomputation\n";
     const std::vector<std::string> all = all_gather_text(run.world, mine.str());
     text += "no pipeline\n";
@@ -48,8 +65,8 @@ public:
     /// communicator that carries tensors of D, where `world` cannot.
     session(configuration settings, session_options options, any_communicator world = self_communicator{},
             std::optional<any_communicator> device_channel = {})
-        : run_(builder<D, T>::build(std::move(settings), std::move(options), std::move(world),
-                                    std::move(device_channel))) {}
+        : run_(std::make_unique<run_parts<D, T>>(std::move(settings), std::move(options), std::move(world),
+                                                 std::move(device_channel))) {}
 
     /// Trains, tests after each epoch, and leaves the run's directory. Returns the final figures as a JSON object.
     nlohmann::json train() { return training_loop<D, T>(*run_).train(); }
@@ -58,13 +75,13 @@ public:
     nlohmann::json throughput(std::int64_t steps, bool table) { return measure_throughput(*run_, steps, table); }
 
     /// The whole model, or the first of this rank's stages.
-    sequential<T, D>& model() { return run_->layers.front(); }
+    sequential<T, D>& model() { return run_->model.layers.front(); }
 
     /// Collective: what each rank would hold and do, as text; trains nothing.
     std::string plan() const { return describe_plan(*run_); }
     const any_communicator& world() const { return run_->world; }
     /// Of packed activations; empty where they are kept.
-    audit_report audit() const { return run_->activations ? run_->activations->last() : audit_report{}; }
+    audit_report audit() const { return run_->update.activations ? run_->update.activations->last() : audit_report{}; }
 
 private:
     std::unique_ptr<run_parts<D, T>> run_;

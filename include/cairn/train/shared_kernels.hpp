@@ -29,7 +29,7 @@ std::set<index_t> counts_of(const Batches& from, int ranks) {
 template <Device D, class T>
 void try_micro_batch(run_parts<D, T>& run, index_t samples) {
     const auto choose = [&] {
-        run.algorithm->choose_kernels(run.train_batches->batch_shape().with(0, samples), mode::train);
+        run.update.algorithm->choose_kernels(run.batches.train->batch_shape().with(0, samples), mode::train);
     };
     if (samples > 1) return choose();
     with_context(
@@ -45,19 +45,19 @@ void try_micro_batch(run_parts<D, T>& run, index_t samples) {
 template <Device D, class T>
 void choose_kernels_of_ranks(run_parts<D, T>& run) {
     if (run.world.size() == 1) return;
-    const int size = run.axes.data;
+    const int size = run.mesh.axes.data;
     const auto choose = [&] {
-        const auto pieces = static_cast<int>(run.micro_batches);
-        for (const index_t count : detail::counts_of(*run.train_batches, size))
+        const auto pieces = static_cast<int>(run.task.micro_batches);
+        for (const index_t count : detail::counts_of(*run.batches.train, size))
             for (const int piece : std::set<int>{0, pieces - 1})
                 if (const index_t micro = shard_of(count, pieces, piece).count; micro > 0)
                     detail::try_micro_batch(run, micro);
-        if (run.test_batches)
-            for (const index_t count : detail::counts_of(*run.test_batches, size))
-                run.algorithm->choose_kernels(run.test_batches->batch_shape().with(0, count), mode::evaluate);
+        if (run.batches.test)
+            for (const index_t count : detail::counts_of(*run.batches.test, size))
+                run.update.algorithm->choose_kernels(run.batches.test->batch_shape().with(0, count), mode::evaluate);
     };
-    const int sharing = run.axes.spatial_ranks() * run.axes.tensor;  // the last axes of the mesh
-    for (int place = 0; place < run.axes.pipeline; ++place) {        // the first
+    const int sharing = run.mesh.axes.spatial_ranks() * run.mesh.axes.tensor;  // the last axes of the mesh
+    for (int place = 0; place < run.mesh.axes.pipeline; ++place) {             // the first
         const int first = place * size * sharing;
         if (run.world.rank() >= first && run.world.rank() < first + sharing) choose();
         for (int r = first; r < first + sharing; ++r) {
@@ -73,18 +73,18 @@ void choose_kernels_of_ranks(run_parts<D, T>& run) {
 /// batch normalisation cannot do with it.
 template <Device D, class T>
 void try_short_batch(run_parts<D, T>& run) {
-    const index_t rest = run.train_batches->samples_per_epoch() % run.train_batches->config().batch;
-    if (run.world.size() > 1 || rest == 0 || run.last_step < run.train_batches->batches_per_epoch()) return;
-    if (rest / run.micro_batches <= 1) detail::try_micro_batch(run, 1);
+    const index_t rest = run.batches.train->samples_per_epoch() % run.batches.train->config().batch;
+    if (run.world.size() > 1 || rest == 0 || run.batches.last_step < run.batches.train->batches_per_epoch()) return;
+    if (rest / run.task.micro_batches <= 1) detail::try_micro_batch(run, 1);
 }
 
 /// Announces the layers to the preconditioner, whose state has their names.
 template <Device D, class T>
 void discover_layers(run_parts<D, T>& run) {
-    if (!run.curvature) return;
-    const index_t share = shard_of(run.batch, run.axes.data, run.grid->coordinate("data")).count;
-    run.algorithm->choose_kernels(
-        run.batch_shape().with(0, shard_of(share, static_cast<int>(run.micro_batches), 0).count), mode::train);
+    if (!run.update.curvature) return;
+    const index_t share = shard_of(run.task.batch, run.mesh.axes.data, run.mesh.grid.coordinate("data")).count;
+    run.update.algorithm->choose_kernels(
+        run.batch_shape().with(0, shard_of(share, static_cast<int>(run.task.micro_batches), 0).count), mode::train);
 }
 
 }  // namespace cairn

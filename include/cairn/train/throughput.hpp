@@ -3,7 +3,6 @@
 // stages of a pipeline (--profile).
 
 #include <cairn/perf/machine.hpp>
-#include <cairn/train/interrupt.hpp>
 #include <cairn/train/pipeline_profile.hpp>
 #include <cairn/train/process.hpp>
 #include <cairn/train/profile.hpp>
@@ -36,25 +35,25 @@ struct timed_steps {
 /// Collective. `steps`: -1 for as many as fill throughput_seconds.
 template <Device D, class T>
 timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
-    require(run.trainer != nullptr, "--throughput and --profile time steps of train.algorithm = gradient; of ",
-            run.algorithm_kind, " a run's metrics.jsonl has the samples a second of each iteration");
-    auto b = run.train_batches->next();
+    require(run.update.trainer != nullptr, "--throughput and --profile time steps of train.algorithm = gradient; of ",
+            run.task.algorithm, " a run's metrics.jsonl has the samples a second of each iteration");
+    auto b = run.batches.train->next();
     require(b.has_value(), "throughput: no batch");
     choose_kernels_of_ranks(run);
     const stopwatch warming;
-    for (int i = 0; i < throughput_warm_up; ++i) run.trainer->step({*b, run.micro_batches});
+    for (int i = 0; i < throughput_warm_up; ++i) run.update.trainer->step({*b, run.task.micro_batches});
     const double estimate = broadcast_from_root(run.world, warming.seconds() / throughput_warm_up);
     if (steps < 0) steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(throughput_seconds / estimate), 5, 2000);
     D::memory().reset_peaks();
-    run.trainer->take_saved_after_forward();
-    if (run.ranks) run.ranks->gradients.reducer().reset_time();
+    run.update.trainer->take_saved_after_forward();
+    if (run.replicas.ranks) run.replicas.ranks->gradients.reducer().reset_time();
     trace::global().clear();
     trace::global().enable(traced);
     timed_steps all;
     progress_line line(run.is_root());
     for (std::int64_t i = 0; i < steps; ++i) {
         const stopwatch watch;
-        const step_result done = run.trainer->step({*b, run.micro_batches}, interrupt_guard::requested());
+        const step_result done = run.update.trainer->step({*b, run.task.micro_batches}, interrupt_guard::requested());
         all.skipped += done.skipped;
         all.rates.push_back(static_cast<double>(done.samples) / watch.seconds());
         line.show(i + 1, steps, concat("step ", i + 1, " of ", steps));
@@ -81,7 +80,7 @@ nlohmann::json communication_of(Ranks& ranks, double steps) {
 /// Bytes of this rank's pool as train.activation_memory = auto plans them; null elsewhere.
 template <Device D, class T>
 nlohmann::json predicted_peak(const run_parts<D, T>& run) {
-    if (run.activations && run.activations->plan()) return run.activations->plan()->predicted_peak;
+    if (run.update.activations && run.update.activations->plan()) return run.update.activations->plan()->predicted_peak;
     return {};
 }
 
@@ -93,33 +92,33 @@ template <Device D, class T>
 nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool table) {
     // On the host layers end when their calls return, and its ceilings are measured; a device's are its profiler's.
     constexpr bool on_host = std::same_as<D, cpu>;
-    require(on_host || !table || run.plan,
+    require(on_host || !table || run.model.plan,
             "--profile times layers on the host, and stages of a pipeline; a profiler of ", D::name,
             " tells more, such as nsys profile train ... --throughput");
-    const auto [rates, skipped] = detail::time_steps(run, steps, table && !run.plan);
+    const auto [rates, skipped] = detail::time_steps(run, steps, table && !run.model.plan);
     const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
     nlohmann::json memory = memory_by_category(D::memory());
-    if (const index_t saved = run.trainer->take_saved_after_forward();
+    if (const index_t saved = run.update.trainer->take_saved_after_forward();
         saved > 0)  // 0 where the last stage is elsewhere
         memory["saved"] = saved;
     std::optional<pipeline_profile> stages;
-    if (table && run.plan) stages = profile_pipeline(run, static_cast<int>(rates.size()));
+    if (table && run.model.plan) stages = profile_pipeline(run, static_cast<int>(rates.size()));
     if (!run.is_root()) return {};
     print_why_not_recorded(run);
-    run.memory_limit.reset();  // what follows is beyond it, and after the memory was read
+    run.model.memory_limit.reset();  // what follows is beyond it, and after the memory was read
     double peak_flops = 0, peak_bytes = 0;
     if constexpr (on_host) {
         peak_flops = 1e9 * perf::measured_matrix_peak<T>().gflops;
         peak_bytes = 1e9 * perf::measured_bandwidth();
     }
-    const double rate = median(rates), flops = run.training_flops;
+    const double rate = median(rates), flops = run.model.training_flops;
     if (stages)
         print_profile(std::cout, *stages);
     else if (table)
         print_profile(std::cout, profile_of(trace::global().events()), static_cast<int>(rates.size()), peak_flops,
                       peak_bytes);
     std::printf("%s, batch %td, %s: median %.1f samples/s over %zu steps (lowest %.1f, highest %.1f)\n",
-                run.name.c_str(), run.batch, run.processors().c_str(), rate, rates.size(),
+                run.task.name.c_str(), run.task.batch, run.processors().c_str(), rate, rates.size(),
                 *std::min_element(rates.begin(), rates.end()), *std::max_element(rates.begin(), rates.end()));
     std::printf("%.1f effective GFLOP/s", rate * flops / 1e9);
     if (on_host)
@@ -130,21 +129,22 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
         std::printf("peak %-14s %9.1f MiB\n", use.c_str(), bytes.template get<double>() / (1 << 20));
     std::printf("peak %-14s %9.1f MiB\n", "of the process", static_cast<double>(resident) / (1 << 20));
     nlohmann::json communication;
-    if (run.ranks) communication = detail::communication_of(*run.ranks, static_cast<double>(rates.size()));
-    return {{"workload", run.name},
+    if (run.replicas.ranks)
+        communication = detail::communication_of(*run.replicas.ranks, static_cast<double>(rates.size()));
+    return {{"workload", run.task.name},
             {"ranks", run.world.size()},
             {"skipped_steps", skipped},
-            {"loss_scale", run.scaler ? nlohmann::json(run.scaler->scale()) : nlohmann::json()},
+            {"loss_scale", run.model.scaler ? nlohmann::json(run.model.scaler->scale()) : nlohmann::json()},
             {"communication", communication},
             {"samples_per_s", rate},
             {"peak_bytes", resident},
-            {"batch", run.batch},
+            {"batch", run.task.batch},
             {"threads", threads()},
             {"steps", rates.size()},
-            {"parameters", run.parameters},
+            {"parameters", run.model.parameters},
             {"flops_per_sample", flops},
             {"device", D::name},
-            {"recorded_steps", run.trainer->recorder().launched()},
+            {"recorded_steps", run.update.trainer->recorder().launched()},
             {"share_of_matrix_peak", on_host ? nlohmann::json(rate * flops / peak_flops) : nlohmann::json()},
             {"pool_peak_bytes", pool_peak},
             {"predicted_peak_bytes", detail::predicted_peak(run)},

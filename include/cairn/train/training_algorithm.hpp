@@ -7,11 +7,10 @@
 // Trained weights are those of the model's arena whichever algorithm trains them: tests, checkpoints and records work
 // on the same model.
 
+#include <cairn/data/micro_batches.hpp>
 #include <cairn/objectives/objective.hpp>
 #include <cairn/optim/optimizer.hpp>
-#include <cairn/train/micro_batches.hpp>
 #include <cairn/train/model_stages.hpp>
-#include <cairn/train/trainer_config.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -20,6 +19,16 @@
 #include <vector>
 
 namespace cairn {
+
+/// What one step did, over all ranks.
+struct step_result {
+    double loss = 0;       // of the whole batch, before the update
+    index_t samples = 0;   // of the whole batch
+    bool skipped = false;  // a gradient was not finite, and the policy is to go on
+    bool stop = false;     // some rank was asked to stop
+
+    bool taken() const { return !skipped && samples > 0; }  // 0: all samples of all ranks were left out
+};
 
 /// What an algorithm keeps beside the model: of this rank's layers, and numbers that are equal on all ranks.
 template <Device D>

@@ -183,8 +183,9 @@ template <RecordsSteps D, class O>
 outcome trained(const O& optimizer, const how& h) {
     auto model = training_laws::of_rows::network<float, D>(5);
     arena<float, D> weights(model.parameters(), 3);
-    trainer<D> t(model, weights, bound_optimizer<O, float, D>(optimizer, weights), warmup(5, 0.001, cosine(14, 0.02)),
-                 classification{{{}, {.label_smoothing = 0.1}}}, {.seed = 9, .cuda_graph = h.graph});
+    trainer<D> t({model, weights},
+                 {bound_optimizer<O, float, D>(optimizer, weights), warmup(5, 0.001, cosine(14, 0.02))},
+                 classification{{{}, {.label_smoothing = 0.1}}}, {}, {.seed = 9, .cuda_graph = h.graph});
     outcome o;
     buffers<D> batches;
     const auto keep_state = [&] {

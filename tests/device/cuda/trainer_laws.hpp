@@ -34,8 +34,8 @@ struct three_layers {
         net.add("last", linear<float, D>({.in = 6, .out = 2}));
         weights = std::make_unique<arena<float, D>>(net.parameters(), 1);
         const regression goal{{target_kind::values, {"a", "b"}, {0, 0}, {1, 1}}};
-        training = std::make_unique<trainer<D>>(net, *weights, bound_optimizer(sgd{}, *weights), constant(0.1), goal,
-                                                trainer_config{});
+        training = std::make_unique<trainer<D>>(model_stages<D, float>(net, *weights),
+                                                update_rule<D>{bound_optimizer(sgd{}, *weights), constant(0.1)}, goal);
     }
 
     static batch samples() {
