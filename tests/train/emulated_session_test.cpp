@@ -333,8 +333,9 @@ TEST_CASE("session: K-FAC on another device draws labels and chooses its steps a
             kfac);
     };
     for (const auto& [kfac, pieces] :
-         {std::pair{"damping = 0.01\nfisher = 'sampled'\nsample_examples = 2\n", 2},
-          std::pair{"damping = 1\nstep = 'quadratic'\nadapt_every = 2\nmodel_examples = 2\n", 1}}) {
+         {std::pair{"damping = 0.01\nfisher = 'mc'\nexample_stride = 2\n", 2},
+          std::pair{"damping = 1\nstep_size = 'quadratic_model'\ndamping_interval = 2\nmodel_example_stride = 2\n",
+                    1}}) {
         CAPTURE(kfac);
         const folder dir;
         const std::string workload = workload_with(kfac), micro = concat("train.micro_batches=", pieces);
@@ -356,12 +357,13 @@ TEST_CASE("session: K-FAC on another device draws labels and chooses its steps a
                        run<cpu>(workloads[task], in_run(dir.path / "host", false, 2), sampled)) < 1e-3);
     }
     // In bfloat16 differences of outputs would be rounding.
-    CHECK(test::contains(test::message_of([&] {
-                             session<emulated_gpu, bfloat16>(
-                                 settings_of(workload_with("step = 'quadratic'\n"), {"train.micro_batches=1"}),
-                                 {.out = {}, .resume = {}, .generated = true});
-                         }),
-                         "train.precision must be float32"));
+    CHECK(
+        test::contains(test::message_of([&] {
+                           session<emulated_gpu, bfloat16>(
+                               settings_of(workload_with("step_size = 'quadratic_model'\n"), {"train.micro_batches=1"}),
+                               {.out = {}, .resume = {}, .generated = true});
+                       }),
+                       "train.precision must be float32"));
 }
 
 TEST_CASE("session: Shampoo, SOAP and Muon on another device are the host's, and their states too", "[train]") {
