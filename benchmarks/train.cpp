@@ -164,8 +164,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         options.resume.empty() ? std::filesystem::path(workload) : options.resume / "config.toml";
     cairn::configuration settings = cairn::configuration::from_file(source);
     for (const std::string& assignment : sets) settings.set(assignment);
-    if (world.rank() == 0)
-        if (!data.empty()) settings.set_text("data.path", data);
+    if (!data.empty()) settings.set_text("data.path", data);
     options.generated = throughput || profile;
     cairn::require_equal(
         world, cairn::concat(options.max_steps, ' ', throughput, ' ', profile, ' ', plan, ' ', options.resume.empty()),
