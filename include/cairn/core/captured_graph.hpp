@@ -137,6 +137,7 @@ inline std::vector<range_of_step> ranges_to_repeat(const std::vector<memory_requ
 class memory_of_step {
 public:
     memory_of_step(const std::vector<memory_request>& requests, memory_pool& pool) : memory_of_step(pool) {
+        const auto alone = pool.alone();  // else another thread might take what is found
         ranges_ = ranges_to_repeat(requests, pool);
         for (range_of_step& r : ranges_) {
             void* const block = pool_.allocate(r.used, memory_category::activations, r.begin);

@@ -122,6 +122,9 @@ public:
             free_.give({static_cast<char*>(block), size});
     }
 
+    /// As long as this lives, no other thread takes or returns memory: what free_ranges() says stays true.
+    std::unique_lock<std::recursive_mutex> alone() { return std::unique_lock(mutex_); }
+
     /// Free ranges by address, of which the last was never used; none where each block is its own allocation.
     std::vector<memory_range> free_ranges() const {
         const std::scoped_lock lock(mutex_);
@@ -323,7 +326,7 @@ private:
     static inline thread_local memory_pool* current_ = nullptr;  // of the host; null: that of the process
     static inline std::atomic<index_t> host_live_{0};
 
-    mutable std::mutex mutex_;
+    mutable std::recursive_mutex mutex_;
     cairn::free_ranges free_;
     std::array<memory_use, memory_category_names.size()> by_category_{};
     memory_use total_, activations_;

@@ -1,6 +1,10 @@
 #include "device/cuda/captured_graph_laws.hpp"
 #include "device/cuda/emulated_gpu.hpp"
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 namespace cairn {
 
 using gpu = emulated_gpu;
@@ -27,6 +31,27 @@ TEST_CASE("captured graph: what has to be waited for runs as it is", "[cuda]") {
 
 TEST_CASE("captured graph: what stays among a step's blocks costs the recorded step no second memory", "[cuda]") {
     captured_graph_laws::around_what_stays<gpu>();
+}
+
+TEST_CASE("captured graph: memory is found beside a thread that takes and returns some of the same pool", "[cuda]") {
+    std::vector<memory_request> requests;
+    gpu::memory().record_to(&requests);
+    { tensor<float, gpu> a({1000}), b({3000}); }
+    gpu::memory().record_to(nullptr);
+    std::atomic<bool> done = false;
+    std::thread beside([&] {
+        while (!done) tensor<float, gpu> some({2000});
+    });
+    int failed = 0;
+    for (int i = 0; i < 50000; ++i) try {
+            const detail::memory_of_step its(requests, gpu::memory());
+            failed += its.ranges().empty();
+        } catch (const error&) {
+            ++failed;
+        }
+    done = true;
+    beside.join();
+    CHECK(failed == 0);
 }
 
 TEST_CASE("captured graph: the memory has the size that the requests need", "[cuda]") {
