@@ -82,6 +82,12 @@ def check_ranks(train, workload, folder, timing, every):
     _, more, two = run(2, workload, "--steps", 3, "--out", f"{folder}/two", *sync)
     close = abs(one.get("train_loss", 0) - two.get("train_loss", 1)) < 2e-3 * abs(one.get("train_loss", 1))
     check(close and two.get("ranks") == 2, "two ranks train as one does", text + more)
+    place = pathlib.Path(folder) / "text-of-ranks"
+    place.mkdir()
+    (place / "a.txt").write_text("to be or not to be, that is the question. " * 20)
+    code, text, _ = run(2, root / "benchmarks" / "workloads" / "transformer-text.toml", "--data", place, "--steps", 1, "--out", f"{folder}/data", "--set",
+                        "data.text.file=a.txt", "--set", "data.text.length=16", "--set", "model.embedding_dim=32", "--set", "model.blocks=1", "--set", "train.batch=8")
+    check(code == 0, "--data names the data of every rank", text)
     code, text, _ = run(2, workload, "--steps", 1, "--out", f"{folder}/z", "--set", "train.batch=1")
     check(code != 0 and "2 ranks" in text, "a batch smaller than the ranks is refused", text)
     for setting, part in [("optimizer.kind=adam", "momentum of sgd"), ("optimizer.kind=soap", "momentum of sgd")]:
