@@ -70,7 +70,7 @@ def long_comments(path):
     if mark is None:
         return
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if len(line) > 120 and (line.lstrip().startswith(f"{mark} ") or f"  {mark} " in line[:120] and '"' not in line):
+        if len(line) > 120 and (line.lstrip().startswith((f"{mark} ", f"{mark}/ ")) or f"  {mark} " in line[:120] and '"' not in line):
             yield f"{number}: a line of comment with {len(line)} columns, more than 120"
 
 

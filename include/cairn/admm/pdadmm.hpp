@@ -38,8 +38,8 @@ public:
     static constexpr const char* name = "pdadmm";
     using config = pdadmm_config;
 
-    /// Collective. `layers`: those of this rank, which follow those of the ranks before it. `samples`: read on the first
-    /// rank; the others take their number. `loss`: read on the last. Starts where the network is, and u = 0.
+    /// Collective. `layers`: those of this rank, which follow those of the ranks before it. `samples`: read on the
+    /// first rank; the others take their number. `loss`: read on the last. Starts where the network is, and u = 0.
     pdadmm(std::vector<split_layer<T>> layers, config c, tensor<T> samples, output_loss<T> loss, C* over = nullptr)
         : layers_(std::move(layers)), config_(std::move(c)), loss_(std::move(loss)), over_(over) {
         require(!layers_.empty(), name, ": rank ", rank(), " has no layer; take at most as many ranks as layers");

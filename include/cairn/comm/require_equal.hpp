@@ -16,8 +16,8 @@ constexpr std::uint64_t hash_of(std::string_view text) {
     return hash;
 }
 
-/// Collective. The values of all ranks in their order, on all ranks, by way of rank 0; for what is compared or agreed on
-/// before anything else is known of the others.
+/// Collective. The values of all ranks in their order, on all ranks, by way of rank 0; for what is compared or agreed
+/// on before anything else is known of the others.
 template <Communicator C, class T>
 std::vector<T> values_of_ranks(C& c, const T& mine) {
     constexpr int tag = max_tag - 1;

@@ -34,7 +34,7 @@ struct posix_system {
 template <class System = posix_system>
 class atomic_file {
 public:
-    /// Throws when path.tmp cannot be created. Where several processes write the file, each needs a `suffix` of its own.
+    /// Throws when path.tmp cannot be created. Where several processes write the file, each needs its own `suffix`.
     explicit atomic_file(const std::filesystem::path& path, System system = {}, const std::string& suffix = ".tmp")
         : path_(path), temporary_(path.string() + suffix), system_(std::move(system)) {
         file_ = system_.open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC);

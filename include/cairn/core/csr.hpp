@@ -113,7 +113,7 @@ private:
     }
 };
 
-/// A matrix of these (row, column) pairs, each once and sorted, with value 1. Throws on a pair outside of rows × columns.
+/// A matrix of these (row, column) pairs, each once and sorted, with value 1. Throws on a pair outside of the matrix.
 template <class T>
 csr_matrix<T> csr_of_pairs(index_t rows, index_t columns, std::vector<std::pair<std::int32_t, std::int32_t>> pairs) {
     std::sort(pairs.begin(), pairs.end());

@@ -11,8 +11,8 @@
 
 namespace cairn {
 
-/// The number that the environment variable `name` sets, `otherwise` where it sets none. Throws naming the variable, its
-/// value and `allowed` ("seconds, at least 0") unless the whole value is a finite number from `least` to `most`.
+/// The number that the environment variable `name` sets, `otherwise` where it sets none. Throws naming the variable,
+/// its value and `allowed` ("seconds, at least 0") unless the whole value is a finite number from `least` to `most`.
 template <class T>
 T environment_number(const char* name, T otherwise, T least, T most, std::string_view allowed) {
     static_assert(std::is_arithmetic_v<T>);

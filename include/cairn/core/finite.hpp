@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-/// Position of the first element that is not finite, or nothing. 1 read per element. Memory of a device is copied to the
-/// host, here and below: for messages.
+/// Position of the first element that is not finite, or nothing. 1 read per element. Memory of a device is copied to
+/// the host, here and below: for messages.
 template <class T, Device D>
 std::optional<index_t> first_non_finite(const tensor<T, D>& there) {
     constexpr index_t grain = 1 << 16;

@@ -89,8 +89,8 @@ public:
         memory_pool* pool_;
     };
 
-    /// A block of at least `bytes` bytes, at `at` where that is given and free. Throws error naming what was asked, held
-    /// and allowed when memory is out.
+    /// A block of at least `bytes` bytes, at `at` where that is given and free. Throws error naming what was asked,
+    /// held and allowed when memory is out.
     void* allocate(index_t bytes, memory_category use, char* at = nullptr) {
         const std::scoped_lock lock(mutex_);
         if (bytes < 0 || bytes > limit_) throw_out_of_memory(bytes, use);  // before rounding up, which may overflow

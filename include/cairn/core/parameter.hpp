@@ -111,8 +111,8 @@ using layer_parameters = parameter_list<weight_of<T>, D>;
 template <class T, Device D = cpu>
 using layer_buffers = buffer_list<weight_of<T>, D>;
 
-/// Appends `inner` to `outer` with "prefix/" in front of each name; an empty prefix adds nothing. Works on parameter and
-/// buffer lists.
+/// Appends `inner` to `outer` with "prefix/" in front of each name; an empty prefix adds nothing. Works on parameter
+/// and buffer lists.
 template <class List>
 void append_prefixed(List& outer, const std::string& prefix, List inner) {
     for (auto& entry : inner) {

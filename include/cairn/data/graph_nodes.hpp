@@ -41,7 +41,7 @@ public:
         return x;
     }
 
-    /// `features` of dense(); `labels` of each node, of which those of `counted` count. Throws on a node without a class.
+    /// `features` of dense(); `labels` of each node, of which those of `counted` count. Throws on a node with no class.
     graph_nodes(std::string name, std::shared_ptr<const std::vector<float>> features,
                 const std::vector<std::int32_t>& labels, index_t classes, const std::vector<index_t>& counted)
         : name_(std::move(name)), features_(std::move(features)), labels_(labels.size(), -1) {

@@ -23,8 +23,8 @@ enum class rows_kind {
                  // rows what x is
 };
 
-/// Rows of one layer in one micro-batch: in forward those of its input, in backward those of the gradient of its output;
-/// of a norm both, in backward. Pointers hold during the call.
+/// Rows of one layer in one micro-batch: in forward those of its input, in backward those of the gradient of its
+/// output; of a norm both, in backward. Pointers hold during the call.
 template <class T>
 struct curvature_samples {
     rows_kind kind = rows_kind::linear;

@@ -14,8 +14,8 @@ namespace cairn {
 
 enum class mode { train, evaluate };
 
-/// Key of a layer's random numbers, without the element: seed, step, path in the whole model, sample of the whole batch.
-/// Backward draws the numbers of forward again.
+/// Key of a layer's random numbers, without the element: seed, step, path in the whole model, sample of the whole
+/// batch. Backward draws the numbers of forward again.
 struct random_key {
     std::uint64_t seed = 0;
     std::uint32_t step = 0;                  // of the run: the same for all ranks and micro-batches

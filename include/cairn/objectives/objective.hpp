@@ -49,8 +49,8 @@ concept Objective = Device<D> && requires(const O& o, tensor<float, D> y, const 
     { o.metrics(e) } -> std::same_as<metric_list>;
 };
 
-/// One with correct(). (A concept, and no constant of a class: of what a constant's requires-expression calls, nvcc 13.0
-/// compiles no kernels.)
+/// One with correct(). (A concept, and no constant of a class: of what a constant's requires-expression calls, nvcc
+/// 13.0 compiles no kernels.)
 template <class O, class D>
 concept CountsCorrect = requires(const O& o, const tensor<float, D>& y, const samples<D>& s) {
     { o.correct(y, s) } -> std::convertible_to<scalar_on<D>>;
@@ -60,71 +60,67 @@ concept CountsCorrect = requires(const O& o, const tensor<float, D>& y, const sa
 template <Device D = cpu>
 class any_objective {
 public:
+    template <Objective<D> O>
+    any_objective(O o) : self_(std::make_shared<model<O>>(std::move(o))) {}
+
+    loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const { return self_->loss(std::move(y), s); }
+    bool counts_correct() const { return self_->counts_correct(); }
+    scalar_on<D> correct(const tensor<float, D>& y, const samples<D>& s) const { return self_->correct(y, s); }
+    tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random, index_t first = 0) const {
+        return self_->sampled_gradient(std::move(y), random, first);
+    }
+
+    evaluation start() const { return self_->start(); }
+    /// Adds a batch to an evaluation.
+    void add(evaluation& e, const tensor<float, D>& y, const device_batch<D>& b) const {
+        self_->add(e, y, b);
+        e.loss_sum += static_cast<double>(loss(y.share(), b.there).value) * static_cast<double>(b.host.count);
+        e.count += b.host.count;
+    }
+    metric_list metrics(const evaluation& e) const { return self_->metrics(e); }
+
+private:
+    struct interface {
+        virtual ~interface() = default;
+        virtual loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const = 0;
+        virtual bool counts_correct() const = 0;
+        virtual scalar_on<D> correct(const tensor<float, D>& y, const samples<D>& s) const = 0;
+        virtual tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random,
+                                                  index_t first) const = 0;
+        virtual evaluation start() const = 0;
+        virtual void add(evaluation& e, const tensor<float, D>& y, const device_batch<D>& b) const = 0;
+        virtual metric_list metrics(const evaluation& e) const = 0;
+    };
     template <class O>
-        requires Objective<O, D> any_objective(O o) : self_(std::make_shared<model<O>>(std::move(o))) {}
-
-        loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const {
-            return self_->loss(std::move(y), s);
+    struct model final : interface {
+        explicit model(O objective) : o(std::move(objective)) {}
+        loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const override {
+            return o.loss(std::move(y), s);
         }
-        bool counts_correct() const { return self_->counts_correct(); }
-        scalar_on<D> correct(const tensor<float, D>& y, const samples<D>& s) const { return self_->correct(y, s); }
-        tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random, index_t first = 0) const {
-            return self_->sampled_gradient(std::move(y), random, first);
+        bool counts_correct() const override { return CountsCorrect<O, D>; }
+        scalar_on<D> correct(const tensor<float, D>& y, const samples<D>& s) const override {
+            if constexpr (CountsCorrect<O, D>)
+                return y.size() > 0 ? o.correct(y, s) : scalar_on<D>(0);
+            else
+                return 0;
         }
-
-        evaluation start() const { return self_->start(); }
-        /// Adds a batch to an evaluation.
-        void add(evaluation& e, const tensor<float, D>& y, const device_batch<D>& b) const {
-            self_->add(e, y, b);
-            e.loss_sum += static_cast<double>(loss(y.share(), b.there).value) * static_cast<double>(b.host.count);
-            e.count += b.host.count;
+        tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random,
+                                          index_t first) const override {
+            if constexpr (requires { o.sampled_gradient(std::move(y), random, first); })
+                return o.sampled_gradient(std::move(y), random, first);
+            else
+                fail(
+                    "kfac.fisher = mc draws labels from the model, but this objective has no sampled_gradient(); "
+                    "take "
+                    "kfac.fisher = empirical");
         }
-        metric_list metrics(const evaluation& e) const { return self_->metrics(e); }
+        evaluation start() const override { return o.start(); }
+        void add(evaluation& e, const tensor<float, D>& y, const device_batch<D>& b) const override { o.add(e, y, b); }
+        metric_list metrics(const evaluation& e) const override { return o.metrics(e); }
+        O o;
+    };
 
-    private:
-        struct interface {
-            virtual ~interface() = default;
-            virtual loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const = 0;
-            virtual bool counts_correct() const = 0;
-            virtual scalar_on<D> correct(const tensor<float, D>& y, const samples<D>& s) const = 0;
-            virtual tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random,
-                                                      index_t first) const = 0;
-            virtual evaluation start() const = 0;
-            virtual void add(evaluation& e, const tensor<float, D>& y, const device_batch<D>& b) const = 0;
-            virtual metric_list metrics(const evaluation& e) const = 0;
-        };
-        template <class O>
-        struct model final : interface {
-            explicit model(O objective) : o(std::move(objective)) {}
-            loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const override {
-                return o.loss(std::move(y), s);
-            }
-            bool counts_correct() const override { return CountsCorrect<O, D>; }
-            scalar_on<D> correct(const tensor<float, D>& y, const samples<D>& s) const override {
-                if constexpr (CountsCorrect<O, D>)
-                    return y.size() > 0 ? o.correct(y, s) : scalar_on<D>(0);
-                else
-                    return 0;
-            }
-            tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random,
-                                              index_t first) const override {
-                if constexpr (requires { o.sampled_gradient(std::move(y), random, first); })
-                    return o.sampled_gradient(std::move(y), random, first);
-                else
-                    fail(
-                        "kfac.fisher = mc draws labels from the model, but this objective has no sampled_gradient(); "
-                        "take "
-                        "kfac.fisher = empirical");
-            }
-            evaluation start() const override { return o.start(); }
-            void add(evaluation& e, const tensor<float, D>& y, const device_batch<D>& b) const override {
-                o.add(e, y, b);
-            }
-            metric_list metrics(const evaluation& e) const override { return o.metrics(e); }
-            O o;
-        };
-
-        std::shared_ptr<const interface> self_;
+    std::shared_ptr<const interface> self_;
 };
 
 }  // namespace cairn

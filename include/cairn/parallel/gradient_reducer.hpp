@@ -49,7 +49,7 @@ public:
         begin();
     }
 
-    /// Runs on a bucket's gradients before they are reduced, launched by the thread that trains: division by a loss scale.
+    /// Runs on a bucket's gradients before they are reduced, on the training thread: division by a loss scale.
     void before_reduce(bucket_function change) { before_reduce_ = std::move(change); }
 
     /// Until hold({}): a full bucket is not submitted, `filled` is called instead. So a backward that is captured as a

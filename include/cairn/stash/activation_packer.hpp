@@ -56,8 +56,8 @@ public:
         seen_blocks_.clear();
         if (on) order_.clear();
     }
-    /// Of the random numbers that codecs draw: those of an element follow from these, its layer's path, its slot and its
-    /// number in the batch of all ranks, whatever ranks and micro-batches there are.
+    /// Of the random numbers that codecs draw: those of an element follow from these, its layer's path, its slot and
+    /// its number in the batch of all ranks, whatever ranks and micro-batches there are.
     void begin_step(std::uint64_t seed, std::uint32_t step) {
         seed_ = seed;
         step_ = step;

@@ -12,9 +12,9 @@
 
 namespace cairn {
 
-/// Sums over this rank's part of one epoch of `data`, a prefetcher or another loader. Ranks that share the model have the
-/// same part, but the sums are of one of them: the last of a pipeline, and of those that share layers `over` says which.
-/// `in_flight`: batches that are on their way through a pipeline together.
+/// Sums over this rank's part of one epoch of `data`, a prefetcher or another loader. Ranks that share the model have
+/// the same part, but the sums are of one of them: the last of a pipeline, and of those that share layers `over` says
+/// which. `in_flight`: batches that are on their way through a pipeline together.
 template <class T, Device D, class Loader>
 evaluation evaluate(model_stages<D, T>& model, const any_objective<D>& goal, Loader& data,
                     const shared_layers& over = {}, int in_flight = 1) {

@@ -130,8 +130,8 @@ private:
 /// See the top of the file. Rank 0 holds the whole ones while it lives.
 class slice_tensors {
 public:
-    /// `c`: the ranks of the axis. `mine`: this rank's, the same names on each. A tensor called ".../PATH", of the shape
-    /// of the parameter with that path, is cut as the parameter is; others are the same on each rank.
+    /// `c`: the ranks of the axis. `mine`: this rank's, the same names on each. A tensor called ".../PATH", of the
+    /// shape of the parameter with that path, is cut as the parameter is; others are the same on each rank.
     template <Device D>
     slice_tensors(any_communicator& c, std::vector<named_tensor<float>> mine, const arena<float, D>& weights)
         : c_(c), mine_(std::move(mine)) {

@@ -22,8 +22,8 @@ class loss_scaling final : public step_hook<D, float16> {
     using step = training_step<D, float16>;
 
 public:
-    /// Where the scale is dynamic, the policy of several ranks must be to skip. `stop_at_loss`: a loss that is not finite
-    /// is an error, though ranks skip steps whose gradients are not.
+    /// Where the scale is dynamic, the policy of several ranks must be to skip. `stop_at_loss`: a loss that is not
+    /// finite is an error, though ranks skip steps whose gradients are not.
     explicit loss_scaling(loss_scaler& scaler, bool stop_at_loss = true)
         : scaler_(scaler), stop_at_loss_(stop_at_loss) {}
 

@@ -129,7 +129,7 @@ public:
                 std::forward<Batch>(batch));
     }
 
-    /// The output for one batch by the weights of now, for which nothing is kept; empty where the last stage is not here.
+    /// The output for one batch by the present weights; nothing is kept. Empty on ranks without the last stage.
     tensor<T, D> output(tensor<T, D> x, const pass_context& p) {
         values_changed();
         share_values();
@@ -145,9 +145,9 @@ public:
         return y;
     }
 
-    /// Before the first step: runs each stage forward, and in training backward, once on zeros of what the model reads as
-    /// `in`, so that each kernel that is chosen by measurement (device/autotune.hpp) has its algorithm and `curvature`,
-    /// which may be null, knows the layers: it is discover()'s. Gradients are zero afterwards; nothing else changes.
+    /// Before the first step: runs each stage once on zeros, forward and in training backward, for a model input of
+    /// shape `in`. Kernels that are chosen by measurement (device/autotune.hpp) get their algorithms, and `curvature`
+    /// (of discover(), may be null) learns the layers. Gradients are zero afterwards; nothing else changes.
     void choose_kernels(curvature_listener* curvature, const shape& in, mode how, std::uint64_t seed) {
         const std::vector<int> here = numbers();
         for (std::size_t s = 0; s < here.size(); ++s) {

@@ -143,7 +143,7 @@ std::vector<std::string> preconditioner_names() {
     return all;
 }
 
-/// The optimizer that optimizer.kind names, or that takes the steps of this preconditioner. Throws where it is not known.
+/// The optimizer that optimizer.kind names, or that takes the steps of this preconditioner. Throws on other names.
 template <Device D>
 std::string optimizer_of_steps(configuration& settings) {
     const std::vector<std::string> known = optimizers<D>::global().names();
@@ -155,8 +155,8 @@ std::string optimizer_of_steps(configuration& settings) {
     return steps_itself ? kind : settings.choice("optimizer.base", known, "sgd");
 }
 
-/// The optimizer of the settings over the parameters of `weights`, or over `part` of them. `without_momentum`: what made
-/// the gradients has that of sgd (compress/dgc.hpp).
+/// The optimizer of the settings over the parameters of `weights`, or over `part` of them. `without_momentum`: what
+/// made the gradients has that of sgd (compress/dgc.hpp).
 template <Device D>
 any_optimizer<float, D> make_optimizer(configuration& settings, arena<float, D>& weights,
                                        const detail::shard_plan* part = nullptr, bool without_momentum = false) {

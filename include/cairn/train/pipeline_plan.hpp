@@ -51,8 +51,8 @@ struct pipeline_plan {
     std::vector<shape> boundaries;        // of a batch of one sample, cut.hpp
     std::vector<std::string> parameters;  // paths of the whole model, in order
 
-    /// Of a step with so many micro-batches, validated. The schedule auto sees costs where each rank has one stage: with
-    /// more they could change the placement.
+    /// Of a step with so many micro-batches, validated. The schedule auto sees costs where each rank has one stage:
+    /// with more they could change the placement.
     pipeline_program program(int micro_batches) const {
         schedule_shape s = shape_of_schedule;
         s.micro_batches = micro_batches;

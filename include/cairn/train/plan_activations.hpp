@@ -23,8 +23,8 @@ struct rank_agreement {
 };
 
 /// See the top of the file. `pass(n)`: forward and backward of n samples, gradients dropped. `in`: what the model reads
-/// in a step, or in each of its micro-batches; `part`: samples to measure with. `limit`: bytes of the pool. Throws where
-/// no plan fits, saying by how much.
+/// in a step, or in each of its micro-batches; `part`: samples to measure with. `limit`: bytes of the pool. Throws
+/// where no plan fits, saying by how much.
 template <Device D, class Pass>
 void plan_activations(compressed_activations<D>& activations, sequential<float, D>& chain, const shape& in,
                       index_t part, index_t limit, const rank_agreement& ranks, Pass&& pass) {

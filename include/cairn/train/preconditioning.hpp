@@ -28,7 +28,7 @@ namespace cairn {
 template <Device D, class T>
 class preconditioning : public step_hook<D, T> {
 public:
-    /// `curvature` outlives this. `mc_label_stride`: labels are drawn for one sample in so many; 0: the data's are taken.
+    /// `curvature` outlives this. `mc_label_stride`: labels are drawn for one sample in so many; 0: for none.
     explicit preconditioning(preconditioner<float, D>& curvature, index_t mc_label_stride = 0)
         : curvature_(curvature), mc_label_stride_(mc_label_stride) {}
 
@@ -101,7 +101,7 @@ class quadratic_update final : public preconditioning<D, T> {
     using base = preconditioning<D, T>;
 
 public:
-    /// `step` outlives this, which makes its model of the loss of one sample in `stride`; the others are preconditioning's.
+    /// `step` outlives this; its model of the loss is made of one sample in `stride`. Others: see preconditioning.
     quadratic_update(quadratic_step<D>& step, index_t stride, preconditioner<float, D>& curvature,
                      index_t mc_label_stride = 0)
         : base(curvature, mc_label_stride), step_(step), stride_(stride) {

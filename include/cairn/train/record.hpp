@@ -119,7 +119,7 @@ inline nlohmann::json examples_json(const evaluation& s, const std::vector<std::
     return {{"kind", "scatter"}, {"names", names}, {"points", points}};
 }
 
-/// The layers of a trace, a step each; with their share of the roofline where `machine` (machine_json) has its ceilings.
+/// The layers of a trace, a step each; with their share of the roofline if `machine` (machine_json) has its ceilings.
 inline nlohmann::json profile_json(const std::vector<trace_event>& events, const nlohmann::json& machine) {
     nlohmann::json rows = nlohmann::json::array();
     for (const profile_row& row : profile_of(events)) {

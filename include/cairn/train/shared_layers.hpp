@@ -59,7 +59,8 @@ private:
     }
 };
 
-/// Whether a model ends with whole samples that are dealt out over the spatial ranks, as one made of spatial_parts does.
+/// Whether a model ends with whole samples that are dealt out over the spatial ranks, as one made of spatial_parts
+/// does.
 template <class T, Device D>
 bool deals_out_samples(const sequential<T, D>& model, const shared_layers& over, const shape& sample) {
     const index_t n = over.spatial->size();

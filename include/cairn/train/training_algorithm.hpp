@@ -44,8 +44,8 @@ class training_algorithm {
 public:
     virtual ~training_algorithm() = default;
 
-    /// One update. `meanwhile` is called when the batch is no longer needed by the host alone. Throws on every rank alike
-    /// where numbers are not finite, naming the step.
+    /// One update. `meanwhile` is called when the batch is no longer needed by the host alone. Throws on every rank
+    /// alike where numbers are not finite, naming the step.
     virtual step_result step(micro_batches<D> batch, bool stop = false,
                              const std::function<void()>& meanwhile = {}) = 0;
     /// Updates done so far.

@@ -169,8 +169,8 @@ inline variable pow(variable a, int n) {
     //! end
 }
 
-/// Task 1b. The larger one. Where both are equal each has a half of the derivative, as in PyTorch and JAX: the halves of
-/// max(a, a) add up to 1.
+/// Task 1b. The larger one. Where both are equal each has a half of the derivative, as in PyTorch and JAX: the halves
+/// of max(a, a) add up to 1.
 inline variable max(variable a, variable b) {
     //! solution
     const double of_a = a.value() > b.value() ? 1 : a.value() < b.value() ? 0 : 0.5;
@@ -192,8 +192,8 @@ inline variable relu(variable a) {
 }
 
 /// Task 1d. A linear layer with ReLU for one row x of inputs, out of the operations above:
-/// y_o = relu(Σ_i W_oi x_i + b_o). w holds W row by row: W_oi is w[o · x.size() + i]. There are b.size() outputs. Throws
-/// std::invalid_argument unless the sizes fit.
+/// y_o = relu(Σ_i W_oi x_i + b_o). w holds W row by row: W_oi is w[o · x.size() + i]. There are b.size() outputs.
+/// Throws std::invalid_argument unless the sizes fit.
 inline std::vector<variable> layer(std::span<const variable> x, std::span<const variable> w,
                                    std::span<const variable> b) {
     //! solution

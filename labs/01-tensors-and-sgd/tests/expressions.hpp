@@ -11,7 +11,7 @@
 
 namespace lab {
 
-/// Name, place of the first operand, place of the second one (of "pow": the exponent; of "exp", "log", "relu": nothing).
+/// Name, place of the first operand, place of the second (of "pow": the exponent; "exp", "log", "relu": nothing).
 using operation = std::tuple<std::string, std::size_t, int>;
 
 inline bool has_two(const std::string& name) {

@@ -42,8 +42,8 @@ void ring_all_reduce(C& c, std::span<float> data) {
 /// Task 2. With p = 2^k ranks: in k steps of halving, a rank exchanges half of what it still works on with the rank
 /// that differs in one bit of its number, the highest bit first, and adds the half that it keeps: the lower half, the
 /// smaller one where they differ, if its bit is 0. In k steps of doubling the complete halves come back. Where p is no
-/// power of two, the ranks beyond the largest one first give their array to a partner, and get the result from it at the
-/// end.
+/// power of two, the ranks beyond the largest one first give their array to a partner, and get the result from it at
+/// the end.
 template <class C>
 void halving_doubling_all_reduce(C& c, std::span<float> data) {
     (void)c;

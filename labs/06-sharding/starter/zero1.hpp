@@ -18,8 +18,8 @@ inline rank_state zero1_start(std::span<const float> initial, int p, int rank) {
     throw std::logic_error("task 3: zero1_start is not written yet");
 }
 
-/// After the backward of a micro-batch: adds its gradient, of all n parameters, to what this rank has. Sends nothing: `c`
-/// is there because stage 2 needs it.
+/// After the backward of a micro-batch: adds its gradient, of all n parameters, to what this rank has. Sends nothing:
+/// `c` is there because stage 2 needs it.
 template <class C>
 void zero1_accumulate(C& c, rank_state& mine, std::span<const float> gradient) {
     (void)c, (void)mine, (void)gradient;

@@ -14,8 +14,8 @@
 
 namespace student {
 
-/// Of layer `layer`, the part that rank `rank` of p keeps: where it begins in the rank's arrays, and how many numbers it
-/// has. For layer = layers.size(): where all layers end, and 0.
+/// Of layer `layer`, the part that rank `rank` of p keeps: where it begins in the rank's arrays, and how many numbers
+/// it has. For layer = layers.size(): where all layers end, and 0.
 inline cairn::range place_of(const std::vector<std::size_t>& layers, std::size_t layer, int p, int rank) {
     (void)layers, (void)layer, (void)p, (void)rank;
     throw std::logic_error("task 5: place_of is not written yet");
@@ -53,8 +53,8 @@ void zero3_step(C& c, rank_state& mine, const adam_settings& settings, int micro
     throw std::logic_error("task 5: zero3_step is not written yet");
 }
 
-/// What a rank does with a layer. `gather` begins the all-gather, and takes the room of the whole layer; `release` gives
-/// that room back; `reduce` reduce-scatters the layer's gradient.
+/// What a rank does with a layer. `gather` begins the all-gather, and takes the room of the whole layer; `release`
+/// gives that room back; `reduce` reduce-scatters the layer's gradient.
 enum class action : char { gather = 'g', forward = 'f', backward = 'b', reduce = 's', release = 'r' };
 
 struct event {
@@ -68,7 +68,7 @@ struct event {
 ///   forwards go from layer 0 to the last, then backwards from the last to layer 0, each once;
 ///   a layer is gathered from before it computes until after that; in the end no layer is;
 ///   at no time more than two layers are gathered;
-///   each gather overlaps with a computation: between a gather and the first computation that uses what it brings, there
+///   each gather overlaps with a computation: between a gather and the first computation that uses its data, there
 ///   is another computation (not for the very first gather, which has nothing to overlap with);
 ///   each layer is gathered twice, the last layer once: it stays from its forward to its backward;
 ///   each layer's reduce comes right after its backward.

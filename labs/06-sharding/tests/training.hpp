@@ -205,8 +205,8 @@ private:
     lab::sent sent_;
 };
 
-/// Empty, or what goes wrong in two trainings whose steps take turns: nothing but the states may be kept. ε is large, for
-/// without it Adam takes the same step whether gradients are summed or averaged.
+/// Empty, or what goes wrong in two trainings whose steps take turns: nothing but the states may be kept. ε is large,
+/// for without it Adam takes the same step whether gradients are summed or averaged.
 inline std::string fault_of_training(int stage, int p, const sizes& layers, int steps, int k, std::uint32_t stream,
                                      bool count = true, settings s = {.lr = 0.01, .epsilon = 0.1}) {
     doing("stage " + std::to_string(stage) + " on " + text(p, "rank") + ", " + text(total(layers), "parameter"));

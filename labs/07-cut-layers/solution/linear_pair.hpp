@@ -19,7 +19,7 @@ struct linear_pair {
 };
 
 /// Task 1. What rank `rank` of p has: of the hidden numbers, part_of(hidden, rank, p), and what belongs to them: their
-/// rows of W₁ and numbers of b₁, their columns of W₂. b₂ is the same, whole, on every rank. p may be larger than hidden.
+/// rows of W₁ and numbers of b₁, their columns of W₂. b₂ is the same, whole, on every rank. Also for p > hidden.
 inline linear_pair cut(const linear_pair& whole, int rank, int p) {
     //! solution
     const part mine = part_of(whole.b1.size(), rank, p);

@@ -71,8 +71,8 @@ private:
     index_t total_ = 0;
 };
 
-/// Throws where messages of D are gathered whose lengths differ: lengths are numbers of the host, and the host waits for
-/// no device here. `who` starts the message.
+/// Throws where messages of D are gathered whose lengths differ: lengths are numbers of the host, and the host waits
+/// for no device here. `who` starts the message.
 template <Device D>
 void require_known_lengths(bool fixed, std::string_view who) {
     require(std::same_as<D, cpu> || fixed, who, " on ", D::name, ": only messages of fixed length can be gathered");

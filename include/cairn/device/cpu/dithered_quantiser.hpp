@@ -48,8 +48,8 @@ public:
         }
     }
 
-    /// Symbols of elements first to first + count of the tensor; those behind them, up to a whole group, are 0. `first`:
-    /// a multiple of 32. `kinds`: a word for each group, bit i of its element i.
+    /// Symbols of elements first to first + count of the tensor; those behind them, up to a whole group, are 0.
+    /// `first`: a multiple of 32. `kinds`: a word for each group, bit i of its element i.
     [[gnu::noinline]] void encode(const float* x, index_t first, index_t count, const std::uint32_t* kinds,
                                   std::uint8_t* symbols) const {
         for (index_t g = 0; g < count; g += group) {

@@ -220,8 +220,8 @@ template <class T>
 }  // namespace detail
 
 /// *sum = Σ −t log σ(x) − (1 − t) log(1 − σ(x)) of logits x and targets t (rows, columns), gradient = scale (σ(x) − t),
-/// which may be x. Throws on a target outside [0, 1]. The logarithms of a piece are taken at once, Σ log(1 + u_i) = log Π
-/// (1 + u_i) of u = exp(−|x|): 1 + u ≤ 2, and 512 of them fit a double.
+/// which may be x. Throws on a target outside [0, 1]. One logarithm serves a piece: Σ log(1 + u_i) = log Π (1 + u_i),
+/// u = exp(−|x|): 1 + u ≤ 2, and 512 of them fit a double.
 template <class T>
 void logistic_cross_entropy(cpu, index_t rows, index_t columns, const T* x, const T* t, T scale, T* gradient,
                             double* sum) {

@@ -164,8 +164,8 @@ inline descriptor graph_of(std::span<const descriptor> operations, cudnnHandle_t
     return graph.finalise("making a graph");
 }
 
-/// Numbers of the tensors of a convolution in its graph: its three, the bias, and its sums before they are rounded, which
-/// stay on the chip.
+/// Numbers of the tensors of a convolution in its graph: its three, the bias, and its sums before they are rounded,
+/// which stay on the chip.
 enum tensor_id : std::int64_t { id_x = 'x', id_w = 'w', id_y = 'y', id_bias = 'b', id_sums = 's' };
 
 /// Whether an engine is what training wants: the same bits every time, and float in float, also its sums, unless TF32

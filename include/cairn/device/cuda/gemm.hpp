@@ -111,8 +111,8 @@ bool run_fused_gradients(const gemm_size& s, const T* dy, const T* x, W* dw, W* 
 /// c (m × n) = act(alpha op(a) op(b) + bias + added), bias (n) or null, added (m × n, rows as far apart as c's, not c
 /// itself) or null; act: none, relu, gelu or gelu_tanh. c is not read.
 /// Fused into the product are both sums, relu and, but for double, gelu_tanh, in float (double for double) and rounded
-/// once; gelu is a pass of its own, for cuBLASLt's is the tanh form, and so is all that cuBLASLt has no algorithm for. A
-/// fused relu may make 0 of a NaN: for inference.
+/// once; gelu is a pass of its own, for cuBLASLt's is the tanh form, and so is all that cuBLASLt has no algorithm for.
+/// A fused relu may make 0 of a NaN: for inference.
 template <class T>
 void gemm_bias(cuda d, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, grid::sum_type<T> alpha, const T* a,
                index_t lda, const T* b, index_t ldb, T* c, index_t ldc, const T* bias,

@@ -20,7 +20,7 @@ struct grid_point {
     }
 };
 
-/// The channels of x (n, in…, c_in) that output point `row`, counted over all images, sees at `tap`; null in the padding.
+/// The channels of x (n, in…, c_in) that output point `row`, counted over all images, sees at `tap`; null: padding.
 template <class T>
 CAIRN_HD const T* patch_at(const conv_geometry& g, const T* x, index_t row, index_t tap) {
     index_t at = quotient(row, g.out_points());

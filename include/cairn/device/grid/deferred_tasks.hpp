@@ -1,7 +1,6 @@
 #pragma once
 // Tasks in shares over the steps until their use (device/deferred_tasks.hpp).
 
-#include <cairn/core/trace.hpp>
 #include <cairn/device/deferred_tasks.hpp>
 #include <cairn/device/grid/grid.hpp>
 
@@ -24,7 +23,6 @@ public:
     void make_now() { finish(); }
     void make_later() {}
     void make_share(double share) {
-        const trace_scope scope("decompose", "", "kfac");
         const double wanted = share * std::accumulate(costs_.begin(), costs_.end(), 0.0);
         while (made_ < costs_.size() && done_ < wanted) make_next();
     }

@@ -119,8 +119,8 @@ void for_each_if_finite(D, const double* number, index_t n, F f, Elements*... ar
                    number});
 }
 
-/// The same as a part of a step: where `numbers` is not null, f goes to the device by way of them, and is launched where
-/// they say so.
+/// The same as a part of a step: where `numbers` is not null, f goes to the device by way of them, and is launched
+/// where they say so.
 template <GridDevice D, class F, class... Elements>
 void for_each_if_finite(D d, const double* number, launch_parameters* numbers, index_t n, F f, Elements*... arrays) {
     if (!numbers) return for_each_if_finite(d, number, n, f, arrays...);

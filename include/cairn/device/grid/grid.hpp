@@ -51,8 +51,8 @@ T* library_aligned(T* at) {
     return reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(at) + n - 1) / n * n);
 }
 
-/// A device that runs kernels on a grid. launch() may return before the kernel has run; copies and later launches see its
-/// results.
+/// A device that runs kernels on a grid. launch() may return before the kernel has run; copies and later launches see
+/// its results.
 template <class D>
 concept GridDevice = Device<D> && requires(void* at, index_t bytes) {
     D::copy_within(at, at, bytes);

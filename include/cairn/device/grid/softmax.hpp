@@ -27,8 +27,8 @@ index_t row_scratch(int threads) {
     return threads / warp_threads * index_t{sizeof(S)};
 }
 
-/// What a thread holds of a row: packets of Lanes neighbouring elements, `threads` packets apart, a piece at a time; and
-/// the sums over all of its pieces until now. Not numbers make the sums not numbers.
+/// What a thread holds of a row: packets of Lanes neighbouring elements, `threads` packets apart, a piece at a time;
+/// and the sums over all of its pieces until now. Not numbers make the sums not numbers.
 template <int Lanes, class T>
 struct row_part {
     using S = sum_type<T>;

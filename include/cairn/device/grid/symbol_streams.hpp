@@ -44,8 +44,8 @@ struct shared_streams {
     CAIRN_HD std::uint32_t* scratch_words() { return reinterpret_cast<std::uint32_t*>(scratch); }
 };
 
-/// How a block's elements lie in its streams. The threads of a block make it together. Numbers within the block are int:
-/// a GPU computes with 64 bits at half the rate.
+/// How a block's elements lie in its streams. The threads of a block make it together. Numbers within the block are
+/// int: a GPU computes with 64 bits at half the rate.
 struct block_layout {
     static constexpr int group = symbol_group;
 

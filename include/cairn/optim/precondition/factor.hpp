@@ -31,7 +31,8 @@ namespace cairn {
 
 enum class weight_sharing { expand, reduce };
 
-/// Which rows statistics are made of: one of every `examples` samples, and of those one of every `positions` positions, from `offset` on.
+/// Which rows statistics are made of: one of every `examples` samples, and of those one of every `positions` positions,
+/// from `offset` on.
 struct sample_strides {
     index_t examples = 1, positions = 1;
     index_t offset = 0;

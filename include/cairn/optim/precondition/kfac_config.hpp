@@ -11,8 +11,8 @@
 
 namespace cairn {
 
-/// kfac_pytorch: as that package has it. Gradients are those of the mean loss, rows of a convolution (of no other layer)
-/// are divided by S, the block is A ⊗ G, and averages start from the identity: its damping means something else.
+/// kfac_pytorch: as that package has it. Gradients are those of the mean loss, rows of a convolution (of no other
+/// layer) are divided by S, the block is A ⊗ G, and averages start from the identity: its damping means something else.
 enum class kfac_scaling { kfc, kfac_pytorch };
 
 /// Whether the points of a convolution's kernel have one large factor together, or one small one for each alike

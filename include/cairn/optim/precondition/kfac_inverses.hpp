@@ -37,15 +37,16 @@ public:
                 work_.make_later();
             }
         }
-        if (begun_ >= 0)  // used `inverse_staleness` steps after it was begun
-            work_.make_share(static_cast<double>(s_.steps - begun_ + 1) /
-                             static_cast<double>(std::max<std::int64_t>(s_.config.inverse_staleness, 1)));
+        if (begun_ < 0) return;
+        const trace_scope scope("decompose", "", "kfac");  // what is used `inverse_staleness` steps after its begin
+        work_.make_share(static_cast<double>(s_.steps - begun_ + 1) /
+                         static_cast<double>(std::max<std::int64_t>(s_.config.inverse_staleness, 1)));
     }
 
     /// Waits for what is made beside training.
     void finish() { work_.finish(); }
 
-    /// After a checkpoint was read between start and use of decompositions: the run goes on as one that was not cut off.
+    /// After a checkpoint was read between start and use of decompositions: the run goes on as one without a break.
     void resume() {
         if (s_.config.inverse_staleness > 0 && begun_ >= 0) work_.resume();
     }

@@ -30,8 +30,8 @@ struct memory_bound {
     std::vector<double> in_flight = {};  // of each stage; empty: 1
 };
 
-/// The units in front of which to cut, S − 1 of them, ascending. Throws where there are more stages than units, or where
-/// no cut keeps to the bound.
+/// The units in front of which to cut, S − 1 of them, ascending. Throws where there are more stages than units, or
+/// where no cut keeps to the bound.
 inline std::vector<int> balance(const std::vector<unit_load>& units, int stages, const memory_bound& bound = {}) {
     const auto n = units.size(), count = static_cast<std::size_t>(std::max(stages, 0));
     require(stages >= 1 && count <= n, "pipeline: ", stages, " stages, but the model has ", n,
