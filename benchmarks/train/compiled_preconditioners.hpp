@@ -2,7 +2,7 @@
 // Preconditioners of sessions on D in any precision, compiled once: for the host in compiled_optimizers.cpp, for GPUs
 // in on_cuda_optimizers.cu.
 
-#include <cairn/train/curvature.hpp>
+#include <cairn/train/preconditioners.hpp>
 
 #define CAIRN_PRECONDITIONERS(instantiated, D)                          \
     instantiated template class kfac_ranks<any_communicator, float, D>; \

@@ -10,12 +10,12 @@
 #include <cairn/train/audit_activations.hpp>
 #include <cairn/train/build_model.hpp>
 #include <cairn/train/build_replicas.hpp>
-#include <cairn/train/curvature.hpp>
 #include <cairn/train/data_formats.hpp>
 #include <cairn/train/loss_scaling.hpp>
 #include <cairn/train/lr_schedules.hpp>
 #include <cairn/train/objectives.hpp>
 #include <cairn/train/optimizers.hpp>
+#include <cairn/train/preconditioners.hpp>
 #include <cairn/train/preconditioning.hpp>
 #include <cairn/train/run_parts.hpp>
 

@@ -2,8 +2,8 @@
 // Optimizers by their names in a workload file:
 //   [optimizer] kind = sgd | adam | adamw | lars | lamb, or what another header enters (register_optimizer)
 //   weight_decay, decay_all, clip_norm, and of each its own settings
-// Kinds of preconditioners (train/curvature.hpp, or what a header enters by register_preconditioner) precede one of
-// these, optimizer.base, or a plain step.
+// Kinds of preconditioners (train/preconditioners.hpp, or what a header enters by register_preconditioner) precede one
+// of these, optimizer.base, or a plain step.
 
 #include <cairn/comm/any.hpp>
 #include <cairn/optim/adam.hpp>

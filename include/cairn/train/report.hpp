@@ -8,8 +8,8 @@
 #include <cairn/train/record.hpp>
 #include <cairn/train/report_page.hpp>
 #include <cairn/train/run_directory.hpp>
+#include <cairn/train/run_messages.hpp>
 #include <cairn/train/run_parts.hpp>
-#include <cairn/train/team.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -7,7 +7,7 @@
 //   throughput.hpp   training steps on generated data, timed
 // On several ranks each builds the same and trains on its part of every batch.
 //
-// How a batch becomes an update, header by header, on one rank of several and on whatever device:
+// How a batch becomes an update, header by header, on any device (course/one-step.md tells it at length):
 //   data/prefetcher.hpp              reads the samples of the next step and brings them to the device meanwhile
 //   train/loop.hpp, trainer.hpp      takes the batch, and calls the rest in the order of trainer::step
 //   data/micro_batches.hpp           cuts the batch into micro-batches

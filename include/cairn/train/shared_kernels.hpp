@@ -4,8 +4,8 @@
 
 #include <cairn/comm/wait_for.hpp>
 #include <cairn/device/autotune.hpp>
+#include <cairn/train/run_messages.hpp>
 #include <cairn/train/run_parts.hpp>
-#include <cairn/train/team.hpp>
 
 #include <set>
 
