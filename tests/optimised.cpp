@@ -39,7 +39,7 @@ cairn::tensor<float> packed_and_back(const cairn::tensor<float>& x) {
     return cairn::bounded_codec({.bound = 0.1f, .normalise = true}).pack(x, {})->unpack();
 }
 
-/// Nobody reads it: of a function whose address is known there is one that is not part of another.
+/// Never read: of a function whose address is known there is one that is not part of another.
 struct wanted {
     decltype(&oracle::attention) attention = oracle::attention;
     double (*cross_entropy)(const std::vector<double>&, const std::vector<int>&, double,

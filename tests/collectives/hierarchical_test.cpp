@@ -60,7 +60,7 @@ TEST_CASE("hierarchical all-reduce: behind any communicator", "[collectives]") {
     });
 }
 
-TEST_CASE("barrier: nobody leaves before the last one is there", "[collectives]") {
+TEST_CASE("barrier: no rank leaves before the last one arrives", "[collectives]") {
     for (int p = 1; p <= 9; ++p) {
         std::atomic<int> there = 0;
         run_ranks(p, [&](threads_communicator& c) {

@@ -485,7 +485,7 @@ void execute(cudaStream_t stream, const handle& plan, const object& pack) {
     }
     for (const auto& [id, t] : tensors)
         if (!t.on_chip && !memory.at.count(id) && !memory.values.count(id))
-            throw std::runtime_error("nobody says where tensor " + std::to_string(id) + " is");
+            throw std::runtime_error("no address was given for tensor " + std::to_string(id));
     const int engine = plan->engine;
     const cudnn_engine kind = cudnn_engines().at(std::size_t(engine));
     emulated::launch(stream, [=] {
@@ -603,7 +603,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const d, cudnnBa
         } else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
             *static_cast<std::int64_t*>(values) = engines.at(static_cast<std::size_t>(o.engine)).workspace;
         } else {
-            throw std::runtime_error("an attribute that nobody asks for");
+            throw std::runtime_error("an attribute that is never read");
         }
     });
 }

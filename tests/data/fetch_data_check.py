@@ -143,7 +143,7 @@ def main():
         found = sorted(str(path.relative_to(root)) for path in root.rglob("*.JPEG"))
         check(code == 0 and found == ["train/n1/n1_0.JPEG", "val/n1/v0.JPEG"], "tinyimagenet:", text, found)
 
-        # A name that cannot be resolved, and a port where nobody listens: quickly, with URL and what to do by hand.
+        # A name that cannot be resolved, and a port without a listener: quickly, with URL and what to do by hand.
         server.shutdown()
         define("offline", File("a", ["http://cairn-test.invalid/a", "http://127.0.0.1:1/a"], md5))
         begin = time.monotonic()

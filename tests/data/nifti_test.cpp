@@ -67,7 +67,7 @@ TEST_CASE("nifti: files, compressed or not, and axes", "[nifti]") {
         REQUIRE(v.to_tensor()[1] == 6.0f);      // (0, 0, 0, 1)
     }
     REQUIRE(parse_nifti(nifti_file({.dim = {5}}, counting(5)), "x").to_tensor()[4] == 4.0f);
-    // Bytes between header and voxels, and behind the voxels, are somebody else's.
+    // Bytes between header and voxels, and behind the voxels, belong to others.
     bytes longer = nifti_file({.offset = 400}, counting(30));
     REQUIRE(parse_nifti(longer, "x").to_tensor()[(3 * 3 + 2) * 2 + 1] == 23.0f);
 }

@@ -77,7 +77,7 @@ inline bytes pickled_csr(const std::vector<std::vector<float>>& rows, int column
         out.push_back('U');
         out.push_back(static_cast<std::uint8_t>(s.size()));
         append(out, s);
-        append(out, std::string("q\x07"));  // a memo that nobody recalls
+        append(out, std::string("q\x07"));  // a memo that is not recalled
     };
     const auto count = [](const auto& v) { return std::vector<int>{static_cast<int>(v.size())}; };
     append(out, std::string("cscipy.sparse.csr\ncsr_matrix\n)\x81}("));

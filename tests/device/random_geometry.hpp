@@ -1,5 +1,5 @@
 #pragma once
-// Shapes of convolutions that nobody would choose.
+// Shapes of convolutions, chosen at random.
 
 #include <cairn/core/random.hpp>
 #include <cairn/device/conv_geometry.hpp>

@@ -1,6 +1,6 @@
 // The laws of communicators and collectives on ranks that are processes. Started by tests/mpi/run under mpirun.
 //   laws            all laws                 laws throw   rank 1 fails while the others wait for it
-//   laws wait       rank 0 waits for a message that nobody sends
+//   laws wait       rank 0 waits for a message that is never sent
 //   laws large      one message of more than 2 GiB between ranks 0 and 1
 //   laws sleep      waits to be killed
 

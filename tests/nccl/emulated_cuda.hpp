@@ -19,7 +19,7 @@ namespace emulated {
 inline constexpr int gpus = 8;
 inline constexpr double patience = 60;
 
-/// Held by whoever looks at or changes what streams wait for.
+/// Guards what streams wait for.
 std::mutex& lock();
 
 /// Puts work into a stream. It runs without the lock, on the thread of the streams.

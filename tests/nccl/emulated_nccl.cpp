@@ -110,7 +110,7 @@ thread_local ncclResult_t group_error = ncclSuccess;
 void break_member(member& m, ncclResult_t state, const std::string& why) {
     if (m.gone || (m.state != ncclSuccess && m.state != ncclInProgress)) return;
     m.state = state;
-    if (m.why.empty()) m.why = why;  // else of a call that was refused, and nobody has asked yet
+    if (m.why.empty()) m.why = why;  // else of a call that was refused, and not asked about yet
     m.in_progress = nullptr;
     changed();
 }
@@ -318,7 +318,7 @@ ncclResult_t find(ncclComm_t comm, std::shared_ptr<member>& m, bool ready = true
     return m->state;
 }
 
-/// The answer to a call whose effect is `what`: now, or once somebody has asked for the state often enough.
+/// The answer to a call whose effect is `what`: now, or after enough questions for the state.
 ncclResult_t answer(const std::shared_ptr<member>& m, std::function<bool()> what, bool always_later = false) {
     const unsigned one_of = the_library().how.in_progress;
     if (!always_later && (one_of == 0 || drawn(one_of) != 0)) {

@@ -3,7 +3,7 @@
 // process, with a GPU each.
 //   calls are put into a stream and done later, in the stream's order; a collective when all ranks' streams have come
 //   to it, a transfer when the two have; the parts of a group go on side by side
-//   a call may answer ncclInProgress, at random: then it is in no stream before somebody has asked for the state of the
+//   a call may answer ncclInProgress, at random: then it is in no stream before a question for the state of the
 //   communicator often enough, and until then every other call is refused
 //   a split may answer ncclSuccess while it goes on, as NCCL 2.28's do; the communicator that it makes is there once
 //   the state of the old one is ncclSuccess; finalizing waits for all ranks

@@ -1,4 +1,4 @@
-// comm/nccl.hpp where something goes wrong: everybody gets an error that says what, and nobody waits for ever.
+// comm/nccl.hpp where something goes wrong: each rank gets an error that says what, and none waits for ever.
 
 #include "catch.hpp"
 #include "nccl/gpu_ranks.hpp"
@@ -136,7 +136,7 @@ TEST_CASE("nccl: an error that NCCL finds later is thrown by wait and by test", 
             nccl_communicator::request got;
             if (c.rank() == 0) {
                 got = irecv(c, data.span(), 1, 3);
-                require(!got.test(), "nobody has sent");  // it is under way
+                require(!got.test(), "no rank has sent");  // it is under way
             }
             require_equal(world, "", "being here");
             if (c.rank() == 1) {
@@ -200,7 +200,7 @@ TEST_CASE("nccl: a transfer that is dropped under way ends the communicator", "[
         if (c.rank() == 0) {
             {
                 auto got = irecv(c, data.span(), 1, 9);
-                require(!got.test(), "nobody has sent");
+                require(!got.test(), "no rank has sent");
             }
             require_equal(world, "", "dropping");
             c.vendor()->all_reduce(data.span());
@@ -211,7 +211,7 @@ TEST_CASE("nccl: a transfer that is dropped under way ends the communicator", "[
     });
     CHECK_THAT(errors[0], Contains("aborted before: its receive of 40 bytes from rank 1, tag 9 was dropped"));
     CHECK_THAT(errors[1], Contains("remote process exited"));
-    // One that is done is not under way, even if nobody has asked for it.
+    // One that is done is not under way, even if its state was never asked for.
     CHECK(told(2, [](nccl_communicator& c, threads_communicator&) {
               auto data = tensor<float, cuda>::zeros({10}), more = tensor<float, cuda>::zeros({10});
               {
@@ -306,9 +306,9 @@ TEST_CASE("nccl: wrong arguments are refused before anything is sent", "[nccl]")
                   expect(error_of(action), why);
               };
               for (const int peer : {-1, 2}) {
-                  const std::string nobody = concat(me, "there is no rank ", peer);
-                  refused({nobody, "(send of 40 bytes, tag 4)"}, [&] { auto r = isend(c, all, peer, 4); });
-                  refused({nobody, "(receive of 40 bytes, tag 4)"}, [&] { auto r = irecv(c, all, peer, 4); });
+                  const std::string no_peer = concat(me, "there is no rank ", peer);
+                  refused({no_peer, "(send of 40 bytes, tag 4)"}, [&] { auto r = isend(c, all, peer, 4); });
+                  refused({no_peer, "(receive of 40 bytes, tag 4)"}, [&] { auto r = irecv(c, all, peer, 4); });
                   refused({concat(me, "native broadcast: there is no rank ", peer)},
                           [&] { c.vendor()->broadcast(std::as_writable_bytes(all), peer); });
               }

@@ -63,7 +63,7 @@ TEST_CASE("dice: float is double, over many blocks and any threads", "[dice]") {
     const auto exact = loss(normals<double>(s), y);
     CHECK(exact.value == Approx(expected(loss, normals<double>(s), y)).epsilon(1e-12));
     const tensor<float> x = normals<float>(s), before = x.clone();
-    const auto held = loss(x.share(), y);  // somebody else reads x
+    const auto held = loss(x.share(), y);  // x has another owner
     CHECK(std::memcmp(x.data(), before.data(), static_cast<std::size_t>(x.bytes())) == 0);
     CHECK(held.value == Approx(exact.value).epsilon(1e-6));
     for (index_t i = 0; i < x.size(); ++i)

@@ -15,7 +15,7 @@
 //                          layer named
 //   threads                the same bits on one and on two threads; weight gradients of oneDNN's convolutions within
 //                          rounding. Of these small layers: oneDNN's products split longer sums (device/cpu/gemm.hpp)
-//   aliasing               a tensor that somebody else holds is never written; whether it is held changes no bit
+//   aliasing               a tensor with another owner is never written; the number of owners changes no bit
 //   discarding             saved_tensors that drop what they are given change no bit (recomputation relies on it)
 
 #include "catch.hpp"

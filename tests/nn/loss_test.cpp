@@ -203,7 +203,7 @@ TEST_CASE("binary cross-entropy equals the plain loop, and its gradient the diff
           Approx(oracle::binary_cross_entropy(doubles(big), doubles(target))).epsilon(1e-6));
 }
 
-TEST_CASE("a loss writes over the prediction only when nobody else holds it") {
+TEST_CASE("a loss writes over the prediction only where it has no other owner") {
     const auto labels = labels_for(4, 3);
     const auto kept = normal<float>({4, 3}, 1.0, 1);
     const auto before = kept.clone();

@@ -63,7 +63,7 @@ TEST_CASE("recomputation plans: measured peak is the predicted one", "[stash]") 
     SECTION("ResNet-18") {
         check_plans("ResNet-18", resnet(18, resnet_config::stem::cifar, 10), {test::sanitized ? 2 : 8, 32, 32, 3});
     }
-    // Its peak is the first convolution's output and gradient, which nobody keeps.
+    // Its peak is the first convolution's output and gradient, which are not kept.
     SECTION("CosmoFlow") { check_plans("CosmoFlow", cosmoflow({.size = 32}), {2, 32, 32, 32, 4}, false); }
     SECTION("CosmoFlow, normalised") {
         check_plans("CosmoFlow, normalised", cosmoflow({.size = 32, .normalise = true}), {2, 32, 32, 32, 4}, false);

@@ -26,7 +26,7 @@ TEST_CASE("run directory: a second run is refused and told who the first one is"
     const run_directory again(folder.path);
 }
 
-TEST_CASE("run directory: a run that was killed keeps nobody out", "[run_directory]") {
+TEST_CASE("run directory: a killed run leaves no lock", "[run_directory]") {
     const temporary_folder folder;
     const pid_t child = fork();
     if (child == 0) {

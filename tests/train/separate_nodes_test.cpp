@@ -41,7 +41,7 @@ TEST_CASE("separate nodes: features go k hops, as plain loops say", "[train]") {
         std::copy(&y[0][0], &y[0][0] + 10, &x[0][0]);
     }
     for (int i = 0; i < 10; ++i) CHECK(features[static_cast<std::size_t>(i)] == Approx(x[i / 2][i % 2]).margin(1e-5));
-    CHECK(features[8] == 4);  // nobody but itself
+    CHECK(features[8] == 4);  // itself alone
 }
 
 TEST_CASE("separate nodes: a part's rows in order; no class and no number are refused by name", "[train]") {

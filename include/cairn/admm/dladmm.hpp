@@ -82,7 +82,7 @@ public:
     const tensor<T>& output() const { return z_.back(); }
     const tensor<T>& dual() const { return u_; }
 
-    /// What an iteration changes: weights first, then the state of the algorithm's own.
+    /// State that an iteration changes: weights, then the algorithm's own.
     variable_list<T> variables() {
         variable_list<T> all = weights_of(layers_, 0);
         for (std::size_t l = 0; l < layers_.size(); ++l) {

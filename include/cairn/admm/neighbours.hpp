@@ -1,5 +1,5 @@
 #pragma once
-// What pdADMM sends between the ranks of neighbouring layers, once an iteration and boundary:
+// pdADMM's messages between the ranks of neighbouring layers, once an iteration and boundary:
 //   q forward, to the rank of the layer behind      p back, to the rank of the layer in front
 // The dual u of a boundary does not travel: both ranks have p and q, and take the same step to the same bits.
 //   bytes of an iteration = Σ over boundaries between ranks of bytes(q) + bytes(p) = 2 N · width · sizeof(T) each
@@ -85,7 +85,7 @@ public:
         }
     }
 
-    /// What the peer sent, into `values`.
+    /// The peer's message, into `values`.
     void receive(tensor<T>& values, const exchange_codec& codec, const encode_step& at) {
         if (!over_) return;
         with_context(concat("waiting for ", what_, " from rank ", peer_), [&] {
@@ -100,7 +100,7 @@ public:
         });
     }
 
-    /// Waits until the peer has what was sent.
+    /// Waits until the peer has the message.
     void finish() {
         with_context(concat("sending ", what_, " to rank ", peer_), [&] {
             size_sent_.wait();

@@ -1,5 +1,5 @@
 #pragma once
-// What an ADMM objective is made of, by name. An objective says whether a run converges, its terms where it does not:
+// The terms of an ADMM objective, by name. An objective says whether a run converges, its terms where it does not:
 // an iteration whose objective is no number, or far above the first one, is an error that names both.
 
 #include <cairn/core/error.hpp>
@@ -50,7 +50,7 @@ struct rho_schedule {
     double factor = 10, most = 1;
 };
 
-/// The state of that rule: what a checkpoint keeps beside ρ.
+/// The state of that rule, saved with ρ.
 struct rho_state {
     double rho = 0;
     double last_objective = std::numeric_limits<double>::infinity();  // that no first objective rises above

@@ -1,5 +1,5 @@
 #pragma once
-// What the output z (N, K) of the last layer is fitted to, summed over samples:
+// The loss that the output z (N, K) of the last layer is fitted to, summed over samples:
 //   cross entropy   −log softmax(z)[label]        squared   ½ ‖z − y‖²
 // A row of label −1 has no loss: a node of a graph whose class is not known. Its z is c.
 // And the z-step of the last layer: min over z of loss(z) + ρ/2 ‖z − c‖². After it ∇loss(z) + ρ (z − c) = 0: with

@@ -1,5 +1,5 @@
 #pragma once
-// What an ADMM algorithm changes, as lists of named tensors and numbers: for checkpoints, and for Anderson's
+// The variables of an ADMM algorithm, as lists of named tensors and numbers: for checkpoints, and for Anderson's
 // acceleration, which mixes all of them.
 
 #include <cairn/admm/split_layer.hpp>

@@ -78,7 +78,7 @@ inline const char* name_of(conv_phase phase) {
     return names[static_cast<std::size_t>(phase)];
 }
 
-/// What a kept answer or primitive depends on. Compared and hashed byte by byte.
+/// Key of a cached answer or primitive. Compared and hashed byte by byte.
 struct conv_call {
     conv_geometry g;
     index_t phase, bytes, variant, threads;

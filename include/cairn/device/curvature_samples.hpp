@@ -1,7 +1,7 @@
 #pragma once
-// What the weight gradient of a layer is a sum over: dW = Σ g aᵀ over rows a of its input and rows g of the gradient of
-// its output. Layers announce rows a in forward and rows g in backward; second-order methods estimate curvature from
-// them.
+// The samples that a layer's weight gradient is a sum over: dW = Σ g aᵀ over rows a of its input and rows g of the
+// gradient of its output. Layers announce rows a in forward and rows g in backward; second-order methods estimate
+// curvature from them.
 
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/error.hpp>
@@ -92,7 +92,7 @@ struct curvature_listener {
     virtual void take(const curvature_samples<double>&) { fail("curvature: rows of double are not supported"); }
 };
 
-/// What every layer with a weight calls, in forward and in backward. `to` may be null.
+/// Every layer with a weight calls it, in forward and in backward. `to` may be null.
 template <class T>
 void announce(curvature_listener* to, const curvature_samples<T>& rows) {
     if (to && to->wants(rows.weight, rows.kind)) to->take(rows);

@@ -1,5 +1,5 @@
 #pragma once
-// The Dice loss of one sample from its sums, and what the gradient of a position is made of: one text for the kernels
+// The Dice loss of one sample and the gradient of a position, from the sample's sums: one text for the kernels
 // of all devices (cpu/dice.hpp, grid/dice.hpp). Formulas: nn/loss/dice.hpp.
 
 #include <cairn/core/host_device.hpp>

@@ -1,5 +1,5 @@
 #pragma once
-// What a product does to its sums before it writes them: c = act(sum + bias), the bias one number a column.
+// The end of a product, before it writes its sums: c = act(sum + bias), the bias one number a column.
 
 #include <cairn/core/error.hpp>
 #include <cairn/device/activation_kind.hpp>

@@ -1,5 +1,5 @@
 #pragma once
-// The sizes of one matrix product, and what is wrong with them: the same words on every device.
+// The sizes of one matrix product and their errors, with the same words on every device.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/shape.hpp>

@@ -32,7 +32,7 @@ struct direction_limits {
     /// Whether products of directions are asked for.
     bool measures() const { return graft || clips() || limits_norm(); }
 
-    /// What all directions are multiplied by, from products (count, 3): ⟨V, ∇W⟩, ‖V‖², ‖∇W‖² of each layer, added up in
+    /// Common factor of all directions, from products (count, 3): ⟨V, ∇W⟩, ‖V‖², ‖∇W‖² of each layer, added up in
     /// their order; or from the first two of the whole model, where of_model is not null.
     CAIRN_HD double scale(index_t count, const double* products, const double* of_model) const {
         double decrease = of_model ? of_model[0] : 0, square = of_model ? of_model[1] : 0, scale = 1;
@@ -47,7 +47,7 @@ struct direction_limits {
         }
         return scale;
     }
-    /// What one layer's direction is multiplied by.
+    /// Factor of one layer's direction.
     CAIRN_HD double factor(double scale, const double* products) const {
         return !graft ? scale : products[1] > 0 ? std::sqrt(products[2] / products[1]) : 1;
     }

@@ -1,5 +1,5 @@
 #pragma once
-// What decompositions refuse: the same words on every device.
+// Input that decompositions refuse, with the same words on every device.
 
 #include <cairn/core/tensor.hpp>
 

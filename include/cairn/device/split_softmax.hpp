@@ -1,5 +1,5 @@
 #pragma once
-// What kernels of cross-entropy with classes cut over ranks share (device/cpu/split_softmax.hpp, device/grid/).
+// Common to the kernels of cross-entropy with classes cut over ranks (device/cpu/split_softmax.hpp, device/grid/).
 
 #include <cairn/core/host_device.hpp>
 #include <cairn/core/shape.hpp>
@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-/// What the loss of all rows is made of.
+/// Sums that make the loss of all rows.
 struct split_softmax_sums {
     double *exponentials, *hits, *spreads;  // by row: Σ exp(x − m); x_y − m where y is here; Σ (x − m), or null
 };

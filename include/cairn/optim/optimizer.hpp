@@ -1,5 +1,5 @@
 #pragma once
-// The driver that applies an optimizer to all parameters of an arena. What an optimizer is: optimizer_concepts.hpp.
+// The driver that applies an optimizer (optimizer_concepts.hpp) to all parameters of an arena.
 //
 //   bound_optimizer opt(sgd{{.momentum = 0.9, .weight_decay = 5e-4}}, parameters);    // parameters: an arena
 //   opt.step(lr);

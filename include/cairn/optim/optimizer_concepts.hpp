@@ -1,5 +1,5 @@
 #pragma once
-// What an optimizer is, as concepts, and one update of one tensor by one (optimizer.hpp has the driver of all
+// The concepts of an optimizer, and one update of one tensor by one (optimizer.hpp has the driver of all
 // parameters).
 
 #include <cairn/core/range.hpp>

@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-/// What an optimizer is told beside the tensors.
+/// Arguments of an update besides the tensors.
 struct update_context {
     std::int64_t number = 1;   // 1 for the first update
     double lr = 0;             // learning rate of this update
@@ -41,7 +41,7 @@ concept Capturable = O::capturable;
 template <class O>
 concept SumsOverSlices = O::sums_over_slices;
 
-/// Sums over the whole parameter, from those over what is here.
+/// Sums over the whole parameter, from those over the part on this rank.
 inline sum_pair whole_sums(const update_context& at, sum_pair here) {
     if (!at.over_slices) return here;
     std::array<double, 2> sums{here.first, here.second};

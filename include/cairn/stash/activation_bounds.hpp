@@ -1,5 +1,5 @@
 #pragma once
-// How far a packed activation may be off, from what the error does to gradients.
+// Error bounds of packed activations, from the effect of the error on gradients.
 // Error e, uniform in ±eb and independent of everything (bounded_codec.hpp), in the input a of a layer with weight W:
 //   dW[o,i] = Σ_r δ[r,o] a[r,i]   ⇒   Var dW[o,i] = eb²/3 · Σ_r δ²[r,o] 1[a[r,i] ≠ 0]
 //   added(W) = Σ_{o,i} Var        ≈   eb²/3 · R · fan_in · Σ_o ‖δ_o‖²         R: share of a that is not 0
@@ -27,7 +27,7 @@
 
 namespace cairn {
 
-/// What a rule needs of one weight, from one backward pass.
+/// Statistics of one weight for a rule, from one backward pass.
 struct output_gradient_statistics {
     rows_kind kind = rows_kind::linear;
     double fan_in = 1;   // products in one element of the output, of a convolution those inside its input, on average

@@ -26,7 +26,7 @@ namespace cairn {
 template <class T>
 inline constexpr bool packs_activations = std::same_as<T, float>;
 
-/// What an audit found.
+/// Result of an audit.
 struct audit_report {
     struct entry {
         std::string layer;
@@ -41,7 +41,7 @@ struct audit_report {
     int loose = 0;  // weights whose bound was found too loose by more than half
 };
 
-/// What a resumed run needs to go on with the same bounds and plan.
+/// State from which a resumed run goes on with the same bounds and plan.
 struct activation_state {
     bool first = true;                              // before the first audit
     std::int64_t next = 0, wait = 0;                // audits: at which step, and how many steps after the last one
@@ -200,7 +200,7 @@ private:
 
     void set_segments() { bounds_.set_segments(segments_of(plan_.value_or(stash_plan{}))); }
 
-    // What the plan says of a place: packed or kept, or recomputed with its layer.
+    // The plan's decision for a place: packed or kept, or recomputed with its layer.
     stash_plan::entry rule_of(const bounded_place& p) const {
         if (!plan_) return {.what = stash::pack, .codec = everything_by_};
         const auto layer = static_cast<std::size_t>(p.segment >= 0 ? p.segment : p.at.layer);

@@ -5,7 +5,7 @@
 //            until its layer has left the bits of its activation function, where it has some
 //   packed   once, whatever number of slots was given the block
 //   take     unpacked; by each slot's turn, once
-// A block that somebody still holds costs nothing to wait for, and one that nobody holds cannot be overwritten.
+// A block with another owner costs no memory while it waits; a block without one cannot be overwritten.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/nn/saved_tensors.hpp>
@@ -27,7 +27,7 @@ class activation_packer final : public stash_policy<float, D> {
 public:
     using codec_pointer = std::shared_ptr<const activation_codec<D>>;
 
-    /// What is known of a place after a forward pass.
+    /// Figures of a place after a forward pass.
     struct place_record {
         shape of;
         bool masked = false;       // its layer leaves bits of an activation function

@@ -1,5 +1,5 @@
 #pragma once
-// A tensor as two streams of quantised symbols, what bounded_codec makes of an activation on the host
+// A tensor as two streams of quantised symbols: the form of bounded_codec's activations on the host
 // (bounded_codec.hpp has the format). Two passes over blocks of 8192 elements, in parallel: symbols, whose counts give
 // sizes and codes, then bits. Workspace: one byte an element, and 1 kB of counts a block.
 

@@ -1,5 +1,5 @@
 #pragma once
-// What bounded_codec makes of an activation on a grid device, with the host's bytes (device/grid/packed_symbols.hpp):
+// bounded_codec's activations on a grid device, with the host's bytes (device/grid/packed_symbols.hpp):
 // symbols and their sizes in one pass, bits in another. The host waits in between for the number of bytes. Workspace:
 // one byte an element; a few words a block and a channel that wait beside the bytes count as workspace too.
 

@@ -1,5 +1,5 @@
 #pragma once
-// Codecs of activations: what a tensor becomes between forward and backward.
+// Codecs of activations: the form of a tensor between forward and backward.
 //   pack(x, hints)    → packed_activation; x may be overwritten or let go afterwards
 //   unpack()          → a tensor of x's shape; how far from x, the codec says
 // On a device (D) activations are packed there, into its memory. Laws: tests/stash/codec_test.cpp, on devices
@@ -28,7 +28,7 @@ public:
     virtual tensor<float, D> unpack() const = 0;
     /// Of the pool, shared masks left out.
     virtual index_t bytes() const { return body_.get().size(); }
-    /// What it consists of, masks left out.
+    /// Its parts, without masks.
     const tensor<std::uint8_t, D>& body() const { return body_.get(); }
 
 protected:
@@ -38,7 +38,7 @@ protected:
     waiting_bytes<D> body_;
 };
 
-/// What a policy knows beside x.
+/// A policy's knowledge of x.
 template <Device D = cpu>
 struct pack_hints {
     random_stream random{};           // of this layer, slot and step

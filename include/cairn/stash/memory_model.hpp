@@ -19,7 +19,7 @@ public:
     /// A share in a block, as a tensor holds it; null for no block.
     using block = std::shared_ptr<const index_t>;
 
-    /// What a layer leaves for backward, as saved_tensors holds it.
+    /// Tensors that a layer leaves for backward, as saved_tensors holds them.
     struct node {
         block input, output, beside;
         shape in;

@@ -17,7 +17,7 @@
 
 namespace cairn {
 
-/// One place, and what is known of it.
+/// One place and its statistics.
 struct bounded_place {
     saved_place at;
     std::string layer;               // whose slot it is, as far as it has a name
@@ -99,7 +99,7 @@ public:
         }
     }
 
-    /// What packing added: gradients of the same samples, exact and packed.
+    /// Error that packing added, from exact and packed gradients of the same samples.
     void measure_added(const std::vector<float>& exact, const std::vector<float>& packed) {
         for (const auto& [weight, path] : path_of_weight_)
             noise_[path].added = over(weight, [&](std::size_t i) {

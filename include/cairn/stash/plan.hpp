@@ -19,7 +19,7 @@
 
 namespace cairn {
 
-/// What becomes of what a layer leaves for backward.
+/// Treatment of the tensors that a layer leaves for backward.
 enum class stash { keep, recompute, pack };
 
 /// One decision for each layer of a chain.
@@ -36,7 +36,7 @@ struct stash_plan {
     double added_work = 0;        // time of recomputing and packing, in the planner's units
 };
 
-/// What one codec does to what one layer leaves, in a step.
+/// Bytes and seconds of one codec on one layer's saved tensors, in a step.
 struct packing_cost {
     double kept = 0, packed = 0;  // bytes
     double work = 0;              // time to pack and unpack, in the planner's units: of an operation

@@ -1,5 +1,5 @@
 #pragma once
-// What bounded_codec looks at before it packs an activation: where it is 0, and what its channels are like.
+// Statistics for bounded_codec before it packs an activation: positions of zeros, ranges of channels.
 
 #include <cairn/device/cpu/batch_norm.hpp>
 #include <cairn/device/cpu/simd.hpp>

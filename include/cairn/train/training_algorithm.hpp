@@ -61,7 +61,7 @@ public:
 
     /// Of the last step, by the names that metrics.jsonl has for them.
     virtual std::vector<std::pair<std::string, double>> figures() = 0;
-    /// Training samples of this rank classified right, and seen, since the last call; none seen where nobody counts.
+    /// Training samples of this rank classified right, and seen, since the last call; (0, 0) where nothing counts them.
     virtual std::pair<index_t, index_t> take_training_hits() = 0;
 };
 

@@ -9,7 +9,7 @@ TEST_CASE("GPU recorded steps, emulated: the bits of steps that are launched one
     check_each(recorded_laws::all<emulated_gpu>());
 }
 
-TEST_CASE("emulated GPU: what is copied from the host stays as it is until somebody has waited", "[cuda]") {
+TEST_CASE("emulated GPU: the source of a copy from the host stays unchanged until it is waited for", "[cuda]") {
     using gpu = emulated_gpu;
     tensor<float> here({4}, memory_category::workspace, gpu::host_memory());
     std::fill(here.span().begin(), here.span().end(), 1.0f);

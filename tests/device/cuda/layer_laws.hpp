@@ -9,7 +9,7 @@
 //   memory                 live activation bytes of the device after forward = cost().saved_bytes (+ input, output as
 //                          it says)
 //   shapes                 output_shape is the shape of the result; a wrong input is refused with its shape
-//   aliasing               a tensor that somebody else holds is never written; whether it is held changes no bit
+//   aliasing               a tensor with another owner is never written; the number of owners changes no bit
 //   discarding             saved_tensors that drop what they are given change no bit
 // Included after the device's products and convolutions.
 
@@ -114,7 +114,7 @@ struct bench {
         saved_tensors<T, D> saved;
         arena.zero_grad();
         result r;
-        // y stays with whoever reads it: on the host alone
+        // y stays with its reader: on the host alone
         const tensor<T, D> y = layer.forward(std::move(x), saved, p);
         r.y = y.on_host();
         tensor<T, D> dx;

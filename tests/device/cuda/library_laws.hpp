@@ -336,7 +336,7 @@ void convolutions(double rounding) {
     for (const conv_geometry& g : conv_geometries()) DYNAMIC_SECTION(g.to_string()) convolution<T>(g, rounding);
 }
 
-/// Shapes that nobody would choose, with the first suggestion of cuDNN: one, two and three axes, groups, depthwise,
+/// Random shapes, with the first suggestion of cuDNN: one, two and three axes, groups, depthwise,
 /// strides larger than the kernel, odd numbers of channels.
 template <class T>
 void random_convolutions(double rounding) {

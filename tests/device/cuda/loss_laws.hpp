@@ -220,7 +220,7 @@ void undefined_predictions() {
     }
 }
 
-/// A loss writes over the prediction when nobody else holds it, and only then.
+/// A loss writes over the prediction if and only if it has no other owner.
 template <class D, class T>
 void predictions_that_others_hold() {
     const auto labels = labels_of<D>(drawn_labels(4, 3));

@@ -79,7 +79,7 @@ struct gelu_tanh {
 
 }  // namespace functions
 
-/// What backward needs beside dy.
+/// Saved operand of backward, besides dy.
 enum class activation_saves { nothing, bits, output, input };
 
 constexpr activation_saves saves_of(activation a) {

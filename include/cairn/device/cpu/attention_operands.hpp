@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of attention.hpp share: a tile's operands in the order in which the microkernel reads them, and
+// Shared by the parts of attention.hpp: a tile's operands in the order in which the microkernel reads them, and
 // products of them. Rows of q, k and v of a head lie far apart, at a stride that often maps them to few sets of the
 // first-level cache: a tile of keys is copied together once and met by all strips of rows.
 
@@ -99,7 +99,7 @@ void clear(index_t first, index_t last, index_t d, T* row, index_t stride) {
     for (index_t r = first; r < last; ++r) std::fill_n(row + r * stride, d, T{});
 }
 
-/// What all tiles of one call share. T stores; tiles are of S, in which all is computed: float for bfloat16.
+/// Shared by all tiles of one call. T stores; tiles are of S, in which all is computed: float for bfloat16.
 template <class T>
 struct operands {
     using S = simd::arithmetic<T>;

@@ -3,7 +3,7 @@
 // milliseconds after a call, on the cores of ours. So its number follows ours before each call; inside a parallel
 // region it is one.
 // The number is one of the whole process, and results depend on it in the last bit: where a thread of its own computes
-// with BLAS beside others, each caller has one thread of it, else the bits would depend on who came last.
+// with BLAS at the same time as others, each caller has one thread of it: else the bits depended on the order of calls.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/cpu/openblas_core.hpp>

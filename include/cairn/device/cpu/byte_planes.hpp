@@ -80,7 +80,7 @@ inline index_t packed_bytes(const std::uint8_t* bytes, index_t n) {
     return width_bytes(n) + 4 * planes;
 }
 
-/// Returns the end of what it wrote.
+/// Returns the end of its output.
 inline std::uint8_t* pack(const std::uint8_t* bytes, index_t n, std::uint8_t* out) {
     std::uint8_t *const widths = out, *planes = out + width_bytes(n);
     std::memset(widths, 0, static_cast<std::size_t>(width_bytes(n)));

@@ -144,7 +144,7 @@ void run_on_bfloat16(algorithm a, conv_phase phase, const conv_geometry& g, cons
     }
 }
 
-/// What autotuning runs: candidates on the operands given, and a check of them against one that is taken for right.
+/// The candidates of autotuning on the operands given, and a check of them against one that is taken for right.
 template <class T, class R>
 struct measured_candidates {
     // None that works by a library's products of bfloat16.

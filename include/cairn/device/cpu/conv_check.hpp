@@ -3,7 +3,7 @@
 // autotune.hpp asks before it measures an algorithm; a kernel that is wrong, or goes beyond its operands, is rejected.
 //
 //   operands   standard normal numbers, repeated after 8,191 of them: a block that no stride hits twice alike
-//   forward    with bias and without; weight gradients are added to what is there
+//   forward    with bias and without; weight gradients are accumulated
 //   limit      2^-7 (results in bfloat16), 1e-3 (float) or 1e-10 (double) of the largest value: above any rounding,
 //              far below what a fault leaves
 //
@@ -101,7 +101,7 @@ public:
             scale_ = std::max(scale_, std::abs(static_cast<double>(expected_[i])));
     }
 
-    /// What is wrong with `algorithm`, a callable on operands<T, R>; "" for nothing.
+    /// The fault of `algorithm`, a callable on operands<T, R>; "" for none.
     template <class Algorithm>
     std::string fault(Algorithm&& algorithm) {
         for (const bool biased : {false, true}) {
@@ -119,7 +119,7 @@ public:
 private:
     static constexpr double limit = sizeof(R) == 8 ? 1e-10 : sizeof(R) == 4 ? 1e-3 : 0x1p-7;
 
-    // Weight gradients are added to what is there; all other results are overwritten.
+    // Weight gradients are accumulated; all other results are overwritten.
     void clear() {
         got_.fill();
         if (!adds_)

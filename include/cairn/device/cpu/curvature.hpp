@@ -1,5 +1,5 @@
 #pragma once
-// What second-order preconditioning does on the host beside products and decompositions: rows are gathered, diagonals
+// Kernels of second-order preconditioning on the host besides products and decompositions: rows are gathered, diagonals
 // and borders of factors changed, gradients scaled in eigenbases, and directions measured and put where gradients were.
 // Names, arguments and meaning are those of device/grid/curvature.hpp. Results do not depend on the number of threads.
 

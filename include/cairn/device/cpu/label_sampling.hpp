@@ -1,5 +1,5 @@
 #pragma once
-// Labels that a model draws from what it predicts, by counter: the same draws on every device and number of threads
+// Labels drawn from a model's predictions, by counter: the same draws on every device and number of threads
 // (objectives/objective.hpp), and, as `first` counts what the whole batch has before, on every number of ranks and
 // micro-batches.
 // device/grid/label_sampling.hpp has the same names. Tested against plain loops in

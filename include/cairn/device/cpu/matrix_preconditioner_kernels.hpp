@@ -1,5 +1,5 @@
 #pragma once
-// What Muon, Shampoo and SOAP do to matrices beside products and decompositions (optim/precondition/): one pass over
+// Kernels of Muon, Shampoo and SOAP besides products and decompositions (optim/precondition/): one pass over
 // their elements each.
 // device/grid/matrix_preconditioner_kernels.hpp has the same names. Tested against plain loops in
 // tests/device/cuda/matrix_preconditioner_kernel_laws.hpp.

@@ -29,7 +29,7 @@ struct tile_segment {
     index_t a, b, k;
 };
 
-/// What a tile sums. Vectors 2 and 3 of four start b_next after vectors 0 and 1, in the next panel.
+/// The sums of a tile. Vectors 2 and 3 of four start b_next after vectors 0 and 1, in the next panel.
 template <class T>
 struct tile_source {
     const T* a;

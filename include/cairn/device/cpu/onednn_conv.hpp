@@ -126,8 +126,7 @@ struct convolution {
         run = operation(desc.get());
         w_inside = layout(
             dnnl_primitive_desc_query_md(desc.get(), gradient ? dnnl_query_diff_weights_md : dnnl_query_weights_md, 0));
-        reorders =
-            gradient || !dnnl_memory_desc_equal(w_inside.get(), p.w.get());  // gradients are added to what is there
+        reorders = gradient || !dnnl_memory_desc_equal(w_inside.get(), p.w.get());  // gradients are accumulated
         if (!reorders) return;
         const auto attr = attributes(gradient);
         const layout &from = gradient ? w_inside : p.w, &to = gradient ? p.w : w_inside;

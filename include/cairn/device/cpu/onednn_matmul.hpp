@@ -51,7 +51,7 @@ struct matmul {
 /// in which oneDNN makes a primitive for one thread.
 inline std::shared_ptr<const matmul> kept_matmul(const gemm_size& s, bool biased, bool add, dnnl_data_type_t result,
                                                  bool threaded) {
-    constexpr std::size_t most_kept = 4096;  // sizes of a training are few; who calls with ever new ones starts again
+    constexpr std::size_t most_kept = 4096;  // sizes of a training are few; a caller with ever new ones starts again
     static std::mutex mutex;
     static std::map<std::array<index_t, 8>, std::shared_ptr<const matmul>> kept;
     const index_t flags = s.trans_a + 2 * s.trans_b + 4 * biased + 8 * add + 16 * (result == dnnl_bf16) + 32 * threaded;

@@ -93,7 +93,7 @@ void sums_of_squares_into(cpu, index_t n, const tensor<range>& pieces, const ten
         of_part[p] = std::accumulate(of_piece.begin() + first[p], of_piece.begin() + first[p + 1], 0.0);
 }
 
-/// The same to where `out` points: what devices do without waiting.
+/// The same, to *out: the form that devices have without waiting.
 template <class T>
 void sum_of_squares_into(cpu d, index_t n, const T* x, double* out) {
     *out = sum_of_squares(d, n, x);

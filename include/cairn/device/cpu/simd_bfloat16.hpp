@@ -6,7 +6,7 @@
 
 namespace cairn::simd {
 
-/// What numbers of T are computed in: float where T only stores.
+/// Type of arithmetic on numbers of T: float where T only stores.
 template <class T>
 using arithmetic = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
 

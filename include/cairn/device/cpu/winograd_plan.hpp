@@ -1,5 +1,5 @@
 #pragma once
-// How a Winograd convolution is cut into blocks, and what workspace that needs.
+// The blocks of a Winograd convolution and the workspace that they need.
 //
 // Arithmetic: 2 * (m + 2)^2 * rows * KD * c_in * c_out operations in the products, (m + 2)^2 / (9 m^2) of the direct
 // ones: 1/4 for m = 4, 4/9 for m = 2. Transformed tiles are (m + 2)^2 / m^2 = 2.25 times (m = 4) the image, so they are
@@ -78,7 +78,7 @@ private:
 /// Bytes of transformed tiles that a thread should keep in its own cache (L2, 1 MB on the machines we measured).
 inline constexpr index_t block_bytes = 768 * 1024;
 
-/// What both directions share: channel blocks of one vector, tiles and their cut.
+/// Shared by both directions: channel blocks of one vector, tiles and their cut.
 template <class T>
 struct plan_base {
     conv_geometry g;

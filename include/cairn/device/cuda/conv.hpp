@@ -174,7 +174,7 @@ void count_conv(const conv_geometry& g, index_t extra) {
                             sizeof(W) * static_cast<double>(g.w_elements()));
 }
 
-/// What cuDNN counts elements of a tensor with.
+/// cuDNN's type of element counts.
 inline constexpr index_t most_conv_elements = (index_t{1} << 31) - 1;
 
 }  // namespace detail

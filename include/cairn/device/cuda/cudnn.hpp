@@ -192,7 +192,7 @@ inline bool acceptable(const descriptor& configuration, bool tensor_cores) {
     return true;
 }
 
-/// What runs: a finalised plan and its workspace.
+/// A finalised plan and its workspace.
 struct plan {
     descriptor execution;
     index_t workspace = 0;

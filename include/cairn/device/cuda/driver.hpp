@@ -11,7 +11,7 @@
 
 namespace cairn {
 
-/// Throws what the CUDA runtime says, and in doing what.
+/// Throws the CUDA runtime's error, with the action that failed.
 template <class... What>
 void check(cudaError_t status, const What&... what) {
     if (status == cudaSuccess) return;

@@ -83,7 +83,7 @@ struct lt_ending {
     }
 };
 
-/// The product with its end in it; nothing where cuBLASLt cannot. Also what tests ask, to see what is fused.
+/// The product with its end in it; false where cuBLASLt cannot. Tests ask it which ends are fused.
 template <class T>
 bool run_fused(const gemm_size& s, grid::sum_type<T> alpha, const T* a, const T* b, T* c, const T* bias, activation act,
                const T* added = nullptr) {
@@ -96,7 +96,7 @@ bool run_fused(const gemm_size& s, grid::sum_type<T> alpha, const T* a, const T*
     return lt_products::mine().run(shape, alpha, a, b, added ? S{1} : S{}, added ? added : c, c, const_cast<T*>(bias));
 }
 
-/// dw += dyᵀ x and db = column sums of dy, in one product; nothing where cuBLASLt cannot. Its second operand is dy, of
+/// dw += dyᵀ x and db = column sums of dy, in one product; false where cuBLASLt cannot. Its second operand is dy, of
 /// which it sums over what the product sums over: CUBLASLT_EPILOGUE_BGRADB.
 template <class T, class W>
 bool run_fused_gradients(const gemm_size& s, const T* dy, const T* x, W* dw, W* db) {

@@ -33,7 +33,7 @@ inline cusolverDnHandle_t solver() {
     return mine;
 }
 
-/// What a call leaves to be read: 0 for success.
+/// Status that a call leaves: 0 for success.
 class solver_info {
 public:
     solver_info() : on_gpu_({1}, memory_category::workspace) {}

@@ -22,7 +22,7 @@ namespace cairn {
 
 namespace detail {
 
-/// What is known of each GPU, made when first asked for.
+/// State of each GPU, made at its first use.
 struct gpu_state {
     std::once_flag made, asked, pinned;
     gpu_memory* memory = nullptr;  // never destroyed, so that tensors of static storage outlive nothing
@@ -111,7 +111,7 @@ struct cuda {
         });
         return mine.properties;
     }
-    /// What tells the current GPU from all others, on any machine: its UUID in hexadecimal digits.
+    /// Identity of the current GPU on any machine: its UUID in hexadecimal digits.
     static std::string identity() {
         std::string text;
         for (const char byte : properties().uuid.bytes) {
@@ -133,7 +133,7 @@ struct cuda {
         }();
         return mine;
     }
-    /// Whether what the calling thread launches is recorded and does not run.
+    /// Whether launches of the calling thread are recorded in place of run.
     static bool is_recording() {
         cudaStreamCaptureStatus status{};
         check(cudaStreamIsCapturing(stream(), &status), "asking whether launches are recorded");
@@ -246,13 +246,13 @@ struct cuda {
         recording(const recording&) = delete;
         recording& operator=(const recording&) = delete;
 
-        /// What was recorded until now; what comes belongs to the next graph.
+        /// The launches recorded until now. Later ones belong to the next graph.
         graph cut() {
             graph before = end();
             begin();
             return before;
         }
-        /// What was recorded since the last cut. Nothing is recorded any more.
+        /// The launches recorded since the last cut. Ends the recording.
         graph end() {
             on_ = false;
             cudaGraph_t raw = nullptr;

@@ -24,7 +24,7 @@ inline index_t reduce_blocks_for(index_t n) {
     return std::clamp<index_t>((n + 8 * reduce_threads - 1) / (8 * reduce_threads), 1, reduce_blocks);
 }
 
-/// What is summed or compared: one value an element, from one or two arrays.
+/// The summed or compared values: one an element, from one or two arrays.
 struct term_value {
     template <class T>
     CAIRN_HD double operator()(T x) const {

@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels of attention.hpp have in common: the tiles of one head that a block holds in shared memory, their
+// Common parts of the kernels of attention.hpp: the tiles of one head that a block holds in shared memory, their
 // sizes, how rows come and go, which weights dropout keeps, and the derivative of a tile of weights.
 
 #include <cairn/core/random.hpp>
@@ -68,7 +68,7 @@ struct shared_cursor {
     }
 };
 
-/// What the kernels have in common: one head, its tiles, and how they come and go.
+/// Common part of the kernels: one head, its tiles, and their loads and stores.
 template <class T>
 struct attention_head {
     using S = sum_type<T>;

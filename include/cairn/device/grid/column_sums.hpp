@@ -101,7 +101,7 @@ struct column_cut {
     index_t blocks(index_t columns) const { return (columns + across - 1) / across * parts; }
 };
 
-/// What column_sums does, without counting it as a kernel by itself; rows of x begin `stride` elements apart.
+/// column_sums without the count of a kernel by itself; rows of x begin `stride` elements apart.
 template <bool Square = false, class T, class W, GridDevice D>
 void strided_column_sums(D, index_t rows, index_t columns, index_t stride, const T* x, W* out, bool accumulate) {
     if (columns == 0) return;

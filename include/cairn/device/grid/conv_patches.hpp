@@ -1,5 +1,5 @@
 #pragma once
-// Elements of a convolution's patches on a grid device: what an output point sees of the input.
+// Elements of a convolution's patches on a grid device. A patch is the input under one output point's window.
 
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/device/grid/grid.hpp>

@@ -1,5 +1,5 @@
 #pragma once
-// What second-order preconditioning does on a grid device beside products and decompositions: rows are gathered,
+// Kernels of second-order preconditioning on a grid device besides products and decompositions: rows are gathered,
 // diagonals and borders of factors changed, gradients scaled in eigenbases, and directions measured and put where
 // gradients were. Only diagonal_sum waits for its result.
 // Names and meaning are those of device/cpu/curvature.hpp.
@@ -189,7 +189,7 @@ struct direction_terms {
     }
 };
 
-/// What the directions of `count` layers are multiplied by.
+/// Factors of the directions of `count` layers.
 template <class T>
 struct direction_factors_kernel {
     index_t count;

@@ -1,5 +1,5 @@
 #pragma once
-// The seam between the text of a kernel and what runs it. A kernel is a function object
+// The seam between the text of a kernel and the device that runs it. A kernel is a function object
 //
 //   struct scale_rows {
 //       const float* v; float* a; index_t columns;
@@ -135,7 +135,7 @@ CAIRN_HD T sum_before(Block& b, T v, T* scratch, T& all) {
     return before;
 }
 
-/// Largest v of the threads of a block, for all of them. A NaN loses: who minds asks for it apart.
+/// Largest v of the threads of a block, for all of them. A NaN loses: check for it separately.
 template <class Block, class T>
 CAIRN_HD T block_max(Block& b, T v, T* scratch) {
     for (int mask = warp_threads / 2; mask > 0; mask /= 2) {

@@ -1,5 +1,5 @@
 #pragma once
-// Labels that a model draws from what it predicts, on a grid device: the draws of device/cpu/label_sampling.hpp.
+// Labels drawn from a model's predictions, on a grid device: the draws of device/cpu/label_sampling.hpp.
 // Nothing waits.
 
 #include <cairn/core/random.hpp>

@@ -214,7 +214,7 @@ struct draw_zero_row {
     }
 };
 
-/// What is no matrix: from the bucket, or back to it.
+/// Values outside of matrices: from the bucket, or back to it.
 struct copy_run {
     const dense_run* runs;
     const float* from;

@@ -1,5 +1,5 @@
 #pragma once
-// What matrices need on a grid device before and after a library's products and decompositions: one pass over their
+// Passes over matrices on a grid device, before and after a library's products and decompositions: one over their
 // elements each.
 
 #include <cairn/device/activation_kind.hpp>

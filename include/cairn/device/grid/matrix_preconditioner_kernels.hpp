@@ -1,5 +1,5 @@
 #pragma once
-// What Muon, Shampoo and SOAP do to matrices on a grid device, as device/cpu/matrix_preconditioner_kernels.hpp has it
+// Kernels of Muon, Shampoo and SOAP on a grid device, as device/cpu/matrix_preconditioner_kernels.hpp has it
 // on the host. Lengths and orders stay on the device: nothing waits.
 
 #include <cairn/device/grid/array_sums.hpp>

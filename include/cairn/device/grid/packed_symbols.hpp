@@ -19,7 +19,7 @@ namespace cairn {
 
 namespace grid {
 
-/// What elements are quantised with. `table`: for each channel its offset, steps and inverses, (5, channels); null: all
+/// Parameters of the quantisation. `table`: for each channel its offset, steps and inverses, (5, channels); null: all
 /// of one channel, `one`.
 struct element_quantiser {
     std::uint32_t key, first_number;

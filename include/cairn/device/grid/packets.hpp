@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels that make and read messages (codecs.hpp) have in common. A warp encodes a span of 1,024 values,
+// Common parts of the kernels that make and read messages (codecs.hpp). A warp encodes a span of 1,024 values,
 // eight packets of four a thread: thread l of the warp has values 128 k + 4 l … + 3 of it as packet k, so that a warp
 // reads 512 bytes at a time and its packets k are a group of 128 (device/codes.hpp). Bits are brought together by
 // shuffles. Random words go through shared memory: each thread computes four Philox blocks of the span, and takes the
@@ -65,7 +65,7 @@ CAIRN_HD void store_four(T* p, index_t i, index_t n, const packet<T, 4>& v) {
         if (i + j < n) p[i + j] = v.v[j];
 }
 
-/// What is encoded: values …
+/// Values to encode …
 struct values_alone {
     const float* x;
     CAIRN_HD float_packet load(index_t i, index_t n) const { return load_four(x, i, n); }

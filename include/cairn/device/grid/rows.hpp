@@ -1,5 +1,5 @@
 #pragma once
-// What is done to each row of a matrix on a grid device; same names and meaning as device/cpu/rows.hpp.
+// Operations on each row of a matrix on a grid device; same names and meaning as device/cpu/rows.hpp.
 
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/grid/channels.hpp>
@@ -47,7 +47,7 @@ struct add_to_rows_op {
     }
 };
 
-/// What add_to_rows does, without counting it as a kernel by itself.
+/// add_to_rows without the count of a kernel by itself.
 template <class T, GridDevice D>
 void add_to_rows(D d, index_t rows, index_t columns, const T* v, T* a) {
     for_channels(d, rows, columns, packets_fit(a), add_to_rows_op<T>{v, a});

@@ -17,7 +17,7 @@ inline constexpr int select_threads = 256;
 inline constexpr index_t select_each = 16, select_chunk = select_threads * select_each;
 inline constexpr index_t select_bins = 2048;
 
-/// What is known of the kth magnitude: its upper bits, and its rank among those which share them.
+/// The kth magnitude so far: its upper bits, and its rank among values that share them.
 struct magnitude_search {
     std::uint32_t prefix, rank;
 };
@@ -154,7 +154,7 @@ struct scan_chunks {
     }
 };
 
-/// Writes what is chosen. A block a chunk.
+/// Writes the chosen values. A block a chunk.
 struct write_chosen {
     index_t n;
     const float* x;

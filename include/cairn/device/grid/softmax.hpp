@@ -27,7 +27,7 @@ index_t row_scratch(int threads) {
     return threads / warp_threads * index_t{sizeof(S)};
 }
 
-/// What a thread holds of a row: packets of Lanes neighbouring elements, `threads` packets apart, a piece at a time;
+/// A thread's part of a row: packets of Lanes neighbouring elements, `threads` packets apart, a piece at a time;
 /// and the sums over all of its pieces until now. Not numbers make the sums not numbers.
 template <int Lanes, class T>
 struct row_part {
@@ -286,7 +286,7 @@ void softmax_cross_entropy(D d, index_t rows, index_t classes, const T* logits, 
 
 namespace grid {
 
-/// What an element adds to the sum of losses, NaN for a target outside [0, 1]; and its gradient.
+/// Loss of an element, NaN for a target outside [0, 1], and its gradient.
 template <class T>
 struct logistic_loss {
     const T *x, *t;

@@ -26,7 +26,7 @@ struct element_masks {
     const std::uint8_t *live = nullptr, *kinds = nullptr;
 };
 
-/// What a block's streams take: symbols, bytes of their planes, escapes; and values that are not finite.
+/// Sizes of a block's streams: symbols, bytes of their planes, escapes; and values that are not finite.
 struct stream_sizes {
     std::uint32_t symbols[2], bytes[2], escapes[2], broken;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Who computes what in K-FAC on P ranks (KAISA; Pauloski et al., SC 2021), as plain data. Ranks form a grid of m rows
+// Assignment of K-FAC's work to P ranks (KAISA; Pauloski et al., SC 2021), as plain data. Ranks form a grid of m rows
 // and n = P / m columns, rank = row · n + column, m = P · grad_worker_fraction:
 //
 //   column   the gradient workers of a layer: they get its decompositions, and precondition its gradient
@@ -85,7 +85,7 @@ public:
         for (int row = 0; row < rows_; ++row) all.push_back(row * columns() + layers_[layer].column);
         return all;
     }
-    /// What the strategy balances, of each rank: n³ or n² summed over the factors that it decomposes.
+    /// Balanced quantity of each rank: n³ or n² summed over the factors that it decomposes.
     const std::vector<double>& loads() const { return loads_; }
 
 private:

@@ -1,5 +1,5 @@
 #pragma once
-// Settings of K-FAC (kfac.hpp) and what they may be.
+// Settings of K-FAC (kfac.hpp) and their ranges.
 
 #include <cairn/core/error.hpp>
 #include <cairn/optim/precondition/factor.hpp>

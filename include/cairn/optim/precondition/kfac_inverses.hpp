@@ -43,7 +43,7 @@ public:
                          static_cast<double>(std::max<std::int64_t>(s_.config.inverse_staleness, 1)));
     }
 
-    /// Waits for what is made beside training.
+    /// Waits for decompositions under way.
     void finish() { work_.finish(); }
 
     /// After a checkpoint was read between start and use of decompositions: the run goes on as one without a break.

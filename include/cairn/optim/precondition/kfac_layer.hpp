@@ -1,5 +1,5 @@
 #pragma once
-// What K-FAC keeps of each layer, and the seam between its arithmetic (kfac.hpp) and several ranks
+// K-FAC's state of each layer, and the seam between its arithmetic (kfac.hpp) and several ranks
 // (parallel/kfac_ranks.hpp).
 
 #include <cairn/core/parameter.hpp>
@@ -54,7 +54,7 @@ struct kfac_layer {
     }
 };
 
-/// Who does what of K-FAC's work. This one: a rank that is alone.
+/// Assignment of K-FAC's work to ranks. This one: all of it to one rank.
 template <class T, Device D = cpu>
 class kfac_work_assignment {
 public:
@@ -92,7 +92,7 @@ public:
     virtual void share_directions(blocks&, std::span<T>) {}
     /// Averages and decompositions of every block, on every rank.
     virtual void collect(blocks&, bool /*pending*/) {}
-    /// What this rank keeps of all that.
+    /// Bytes of all that on this rank.
     virtual bool uses_decomposition(std::size_t) const { return true; }
     virtual std::vector<std::string> diagnostics() const { return {}; }
 };

@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of K-FAC (kfac.hpp) share: settings, layers and who does what.
+// State shared by the parts of K-FAC (kfac.hpp): settings, layers and the assignment of work.
 
 #include <cairn/optim/precondition/kfac_config.hpp>
 #include <cairn/optim/precondition/kfac_layer.hpp>

@@ -16,7 +16,7 @@ namespace cairn {
 
 enum class kfac_form { eigen, inverse };
 
-/// What is kept of a factor to multiply by its inverse.
+/// A factor in the form in which its inverse is applied.
 template <class T, Device D = cpu>
 struct decomposition {
     tensor<T, D> matrix;  // (n, n): eigenvectors as columns, or the damped inverse; empty for a diagonal factor

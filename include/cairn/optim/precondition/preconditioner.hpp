@@ -1,5 +1,5 @@
 #pragma once
-// The seam of preconditioners: what changes all gradients of an arena before an optimizer uses them. A training step is
+// The seam of preconditioners, which change all gradients of an arena before an optimizer uses them. A training step is
 //   context.curvature = p.begin_step();     // null: needs gradients alone
 //   forward, loss, backward                 // layers announce their rows to the listener
 //   p.precondition(batch, lr);              // gradients ← P⁻¹ gradients
@@ -39,13 +39,13 @@ public:
     /// Forgets this step, which is not taken.
     virtual void skip_step() {}
 
-    /// What a restored run needs: tensors and numbers, by name. Collective, where ranks share the work: all get all of
+    /// State for a restored run: tensors and numbers, by name. Collective, where ranks share the work: all get all of
     /// it.
     virtual std::vector<named_tensor<T, D>> tensors() = 0;
     virtual std::vector<std::pair<std::string, std::int64_t*>> counters() = 0;
     /// After tensors() was read or written: memory that this rank need not keep.
     virtual void release() {}
-    /// What a user should know of the run so far, a line each.
+    /// Diagnostics of the run so far, a line each.
     virtual std::vector<std::string> diagnostics() const { return {}; }
 };
 

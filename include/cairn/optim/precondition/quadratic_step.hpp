@@ -108,7 +108,7 @@ public:
         return expected;
     }
 
-    // What a restored run needs.
+    // State for a restored run.
     double& lambda() { return damping_.lambda; }
     std::int64_t& steps() { return steps_; }
     tensor<float, D>& previous() { return previous_; }
