@@ -47,7 +47,7 @@ struct transfer {
     std::string text() const { return text_of_transfer(sends, bytes, peer, tag); }
 };
 
-/// What all ranks share.
+/// State shared by all ranks.
 class thread_world {
 public:
     using pointer = std::shared_ptr<transfer>;

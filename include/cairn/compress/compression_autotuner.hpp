@@ -69,13 +69,13 @@ public:
         current_ = plan_;
     }
 
-    /// What to do in the next step.
+    /// Decision for the next step.
     const plan_type& plan() const { return plan_; }
     const reduction_option& chosen(std::size_t bucket) const { return times_.options()[bucket][plan_[bucket]]; }
     bool compresses() const { return compresses(current_); }
     bool probing() const { return probe_left_ > 0; }
 
-    /// What is known of the times of buckets and of steps.
+    /// Measured times of buckets and of steps.
     const bucket_time_model& times() const { return times_; }
 
     /// Takes the measurement of a step that followed plan(), equal on all ranks, and decides on the next one.

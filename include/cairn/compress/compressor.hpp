@@ -54,7 +54,7 @@ struct bucket_slice {
 /// The parameters of a bucket by rising offset. Gaps between them hold zeros.
 using bucket_layout = std::vector<bucket_slice>;
 
-/// What an encoding depends on beside the values. For decode: what the sender encoded with.
+/// Arguments of an encoding besides the values. For decode: those of the sender.
 struct encode_step {
     std::uint64_t seed = 0;  // of the run, equal on all ranks
     int rank = 0;
@@ -73,7 +73,7 @@ struct encode_step {
     }
 };
 
-/// What a compressor promises for a bucket of n finite values x, x̂ = decode(encode(x)).
+/// Contract of a compressor for a bucket of n finite values x, x̂ = decode(encode(x)).
 struct compression_contract {
     bool unbiased = false;             // E x̂ = x over seeds
     bool deterministic = true;         // x̂ does not depend on seed, rank and step

@@ -5,7 +5,7 @@
 // Over T steps Σ sent + e_T = Σ g + e_0: nothing is lost, only late. With it, any δ-contraction converges as SGD does.
 //
 // State: the residual e, n floats ("residual"), zero at the start. C works on it in place: e is x until the message is
-// made. Memory traffic beside C's encode: 4 reads and 1 write of 4 bytes a value, and one decode_add of C. Where a
+// made. Memory traffic besides C's encode: 4 reads and 1 write of 4 bytes a value, and one decode_add of C. Where a
 // device has encode_with_residual for C's code (device/grid/codecs.hpp), each thread knows what it sends: one pass of
 // 12 bytes a value and the message.
 

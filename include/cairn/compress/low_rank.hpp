@@ -40,7 +40,7 @@ inline low_rank_plan plan_low_rank(const bucket_layout& layout, index_t n, int r
     return plan;
 }
 
-/// What PowerSGD's variants keep, and what they do around the products.
+/// Common part of PowerSGD's variants: their state, and the steps around the products.
 template <Device D>
 class low_rank_state {
 public:

@@ -19,7 +19,7 @@ struct reduction_option {
     bool dense() const { return compressor.empty(); }
 };
 
-/// What one step took, as measured.
+/// Measured times of one step.
 struct step_measurement {
     double seconds = 0;      // of the whole step
     double compute_end = 0;  // when backward ended

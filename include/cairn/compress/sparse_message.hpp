@@ -70,7 +70,7 @@ struct plain_positions {
     }
 };
 
-/// What D codes positions with: the host shorter, devices in a length that all ranks know.
+/// Coding of positions on D: the host shorter, devices in a length that all ranks know.
 template <Device D>
 using positions_on = std::conditional_t<std::same_as<D, cpu>, packed_gaps, plain_positions>;
 

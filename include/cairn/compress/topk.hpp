@@ -73,7 +73,7 @@ public:
     void decode_add(std::span<const std::byte> bytes, std::span<float> into, const encode_step&, float scale) const {
         decode_with(bytes, into, add_scaled{scale});
     }
-    /// What the last message holds.
+    /// Content of the last message.
     const selection<D>& chosen() const { return chosen_; }
 
 private:

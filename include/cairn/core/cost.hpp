@@ -1,5 +1,5 @@
 #pragma once
-// What a layer costs, computed from shapes alone: the input of profiles, recomputation plans, schedules and the
+// Costs of a layer, computed from shapes alone: the input of profiles, recomputation plans, schedules and the
 // performance model.
 
 #include <cairn/core/memory.hpp>
@@ -19,12 +19,12 @@ struct phase_cost {
     }
 };
 
-/// What a block of `bytes` bytes takes from the pool.
+/// Bytes that a block of `bytes` bytes takes from the pool.
 inline constexpr index_t block_bytes(index_t bytes) {
     return std::max((bytes + memory_pool::alignment - 1) / memory_pool::alignment, index_t{1}) * memory_pool::alignment;
 }
 
-/// What a tensor of T takes from the pool.
+/// Bytes that a tensor of T takes from the pool.
 template <class T>
 index_t block_bytes(const shape& s) {
     return block_bytes(s.size() * static_cast<index_t>(sizeof(T)));

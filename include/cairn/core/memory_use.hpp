@@ -1,5 +1,5 @@
 #pragma once
-// What memory is for, how much of it is in use, and how much may be.
+// Categories of memory, their live and peak bytes, and limits.
 
 #include <cairn/core/environment.hpp>
 #include <cairn/core/shape.hpp>
@@ -10,7 +10,7 @@
 
 namespace cairn {
 
-/// What a block of memory is for.
+/// Purpose of a block of memory.
 enum class memory_category {
     parameters,
     gradients,

@@ -22,7 +22,7 @@
 
 namespace cairn {
 
-/// What a run trains and tests on. `test` and `validation` may be empty.
+/// The data that a run trains and tests on. `test` and `validation` may be empty.
 struct data_parts {
     any_dataset train, test;
     shape sample;

@@ -74,7 +74,7 @@ inline std::string hdf5_reason() {
     return text;
 }
 
-/// What the elements of a data set are.
+/// Type of a data set's elements.
 inline const char* name_of(H5T_class_t kind) {
     constexpr std::array names{"integer",  "float",     "time",        "string",          "bit field", "opaque",
                                "compound", "reference", "enumeration", "variable length", "array"};

@@ -18,7 +18,7 @@
 
 namespace cairn {
 
-/// What a pickle may name: constructors of plain containers, numbers and bytes.
+/// Names that a pickle may use: constructors of plain containers, numbers and bytes.
 inline constexpr std::array<std::string_view, 20> pickle_names{"numpy.core.multiarray _reconstruct",
                                                                "numpy.core.multiarray scalar",
                                                                "numpy.core.numeric _frombuffer",

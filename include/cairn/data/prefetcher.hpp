@@ -16,7 +16,7 @@
 
 namespace cairn {
 
-/// What a batch holds, where the network is.
+/// A batch's tensors, on the network's device.
 template <Device D = cpu>
 struct samples {
     tensor<float, D> x;              // (N, sample shape…)

@@ -67,7 +67,7 @@ std::pair<tensor<T, D>, tensor<T, D>> backward_with_skip(sequential<T, D>& body,
     return gradients;
 }
 
-/// What the four have in common.
+/// Common part of the four.
 template <class T = float, Device D = cpu>
 class branches {
 public:

@@ -1,5 +1,5 @@
 #pragma once
-// A class for each voxel. Loss: cross_entropy, or dice, which may have cross-entropy beside it. Figures: the mean of
+// A class for each voxel. Loss: cross_entropy, or dice, alone or with cross-entropy. Figures: the mean of
 //   Dice of each class but the background, 2 |A ∩ B| / (|A| + |B|) of a volume, the mean over those where the class is
 //   true or predicted
 // then the share of voxels that are right, and each class's Dice.

@@ -150,7 +150,7 @@ public:
     const autotuned_reduction<C>* autotuned() const { return autotuned_.get(); }
 
 private:
-    // The host looks at each rank's gradients before they are sent, which costs it nothing beside backward, so that an
+    // The host looks at each rank's gradients before they are sent, which costs nothing during backward, so that an
     // error names the rank; a device would be waited for, and its sums are looked at instead.
     static constexpr bool on_host = std::same_as<D, cpu>;
 

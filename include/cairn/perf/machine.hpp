@@ -25,7 +25,7 @@
 
 namespace cairn::perf {
 
-/// What the machine and the program are.
+/// Description of the machine and the program.
 struct machine_info {
     std::string cpu;        ///< model name with family, model and stepping, which tell processors of one name apart
     unsigned cores = 0;     ///< cores that this process may use

@@ -68,7 +68,7 @@ void save_state(const std::filesystem::path& path, const state_view& state, Syst
     file.commit();
 }
 
-/// What is in a saved state. Throws on a file that is absent, truncated or corrupt; reads header and directory alone.
+/// Directory of a saved state. Throws on a file that is absent, truncated or corrupt; reads header and directory alone.
 inline std::vector<stored_entry> list_state(const std::filesystem::path& path) {
     return detail::read_directory(detail::state_reader(path));
 }

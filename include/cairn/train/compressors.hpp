@@ -4,7 +4,7 @@
 //              powersgd | powersgd_alternating | error_bounded, what a header enters (register_compressor), or auto
 //   error_feedback (true), dense_steps (0), and of each kind its own: ratio, rank, levels, bound; of sign two_phase
 //   (true): messages are compressed again on the way back, which sends 2 bits a value instead of P − 1, and loses more
-// What a device has no kernels for travels by way of the host.
+// Gradients whose compressor has no kernels on the device travel by way of the host.
 
 #include <cairn/comm/any.hpp>
 #include <cairn/compress/bf16.hpp>
@@ -236,7 +236,7 @@ static const register_compressor<error_bounded_entry, CAIRN_TARGETS> error_bound
 template <Device D>
 using hook_factory = std::function<any_hook<D>(const bucket_layout&, index_t n)>;
 
-/// What the settings ask for: nothing (dense), one method, or candidates for the compression autotuner.
+/// Compression by the settings: none (dense), one method, or candidates for the compression autotuner.
 struct compression {
     std::string kind = "none";
     hook_factory<cpu> method = {};

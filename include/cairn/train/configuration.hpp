@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-/// What the command line adds to the settings.
+/// Options of the command line besides the settings.
 struct session_options {
     std::filesystem::path out;     // run directory; empty: a fresh one under runs/
     std::filesystem::path resume;  // run directory to go on in

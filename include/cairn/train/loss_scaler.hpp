@@ -33,7 +33,7 @@ public:
         double least = 0x1p-14;     // a gradient of 1 is then the smallest normal number of float16
         double most = 0x1p24;
     };
-    /// What a run goes on with.
+    /// State for a resumed run.
     struct state {
         double scale = 0;
         std::int64_t good_steps = 0;  // in a row
@@ -135,7 +135,7 @@ struct unscale_and_look {
 
 }  // namespace functors
 
-/// What a scale does on a device D that is not the host.
+/// The scale on a device D that is not the host.
 template <Device D>
 class gradient_scale {
 public:

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank has of the model: all of it, or stages of a pipeline. Training and evaluation run it by lists of actions
+// A rank's part of the model: all of it, or stages of a pipeline. Training and evaluation run it by lists of actions
 // (parallel/pipeline/execute.hpp), on one rank and on many by the same text.
 
 #include <cairn/comm/any.hpp>
@@ -53,17 +53,17 @@ public:
     /// Of all of them.
     arena<float, D>& weights() { return weights_; }
 
-    /// Who is told in the last backward of each stage which gradients are final; may be null.
+    /// `listener` hears in the last backward of each stage which gradients are final; may be null.
     void listen(gradient_listener* listener) {
         listener_ = listener;
         for (auto& s : stages_) s.listener = listener;
     }
-    /// What is called before the last backward of each stage.
+    /// `call` runs before the last backward of each stage.
     void before_last_backward(const std::function<void()>& call) {
         for (auto& s : stages_) s.before_last_backward = call;
     }
 
-    /// What becomes of activations between forward and backward; null: they are kept.
+    /// The treatment of activations between forward and backward; null: they are kept.
     void follow(stash_policy<T, D>* policy) {
         for (auto& s : stages_) s.policy = policy;
     }
@@ -75,7 +75,7 @@ public:
             if (rank_of_stage_[s] == links_.rank()) here.push_back(static_cast<int>(s));
         return here;
     }
-    /// What stage number `s` reads of n samples; `in`: what the model reads of them.
+    /// Shape of stage number `s`'s input, for a model input of shape `in`.
     shape input_of(int s, const shape& in) const {
         return s == 0 ? in : boundaries_[static_cast<std::size_t>(s)].with(0, in.front());
     }

@@ -19,7 +19,7 @@
 
 namespace cairn {
 
-/// What an objective is made for.
+/// The data and ranks that an objective is made for.
 struct objective_ends {
     target_info info;
     shape sample;
@@ -39,7 +39,7 @@ struct objective_ends {
     shape rows() const { return info.labels_each > 1 ? shape{info.labels_each, info.count()} : shape{info.count()}; }
 };
 
-/// What the network is to give for a sample, and the objective over it.
+/// The network's output for a sample, and the objective over it.
 template <Device D>
 struct objective_maker {
     shape (*outputs)(const objective_ends&);

@@ -35,7 +35,7 @@ void plan_activations(compressed_activations<D>& activations, sequential<float, 
         restore(activations, std::span(&plan, 1));
         apply(chain, *activations.plan());
     };
-    // What a pass of n samples takes beside what is live, and a plan with its peak: by a straight line, or measured.
+    // Memory of a pass of n samples besides what is live, and a plan with its peak: by a straight line, or measured.
     const auto highest = [&](index_t n) {
         const index_t live = pool.total().live;
         const memory_pool::peak_watch watch(pool);
@@ -72,7 +72,7 @@ void plan_activations(compressed_activations<D>& activations, sequential<float, 
         if (now.predicted_peak <= room && double(now.predicted_peak) > 0.9 * double(limit)) return follow(now);
     }
 
-    // What everything costs.
+    // Costs of all layers and codecs.
     const double share = double(in.front()) / double(part);
     chain.recompute({});
     activations.packer().keep_all(true);

@@ -1,11 +1,11 @@
 #pragma once
 // The parts of a run, each made whole from those before it (builder.hpp):
-//   task       what is asked for, and the data
+//   task       settings and data
 //   mesh       how ranks share it
-//   model      what this rank has of the model            build_model.hpp
+//   model      this rank's part of the model              build_model.hpp
 //   batches    this rank's part of every batch; how many
 //   replicas   ranks with the same parameters             build_replicas.hpp
-//   update     what trains the model
+//   update     the algorithm that trains the model
 // loop.hpp trains with them, throughput.hpp times them, checkpoint.hpp saves them.
 
 #include <cairn/data/box_samples.hpp>
@@ -41,7 +41,7 @@ private:
     memory_pool& pool_;
 };
 
-/// What is asked for: the same on all ranks.
+/// The task: settings and data, the same on all ranks.
 struct run_task {
     configuration settings;
     session_options options;
@@ -66,7 +66,7 @@ struct run_mesh {
     mesh<any_communicator> grid;
 };
 
-/// What this rank has of the model.
+/// This rank's part of the model.
 template <Device D, class T>
 struct run_model {
     std::unique_ptr<limited_memory> memory_limit;                 // train.memory_limit_mb
@@ -124,7 +124,7 @@ struct run_replicas {
     bool share_optimizer() const { return ranks && !ranks->owners.empty(); }
 };
 
-/// What trains the model.
+/// The algorithm that trains the model, and its parts.
 template <Device D, class T>
 struct run_update {
     std::unique_ptr<compressed_activations<D>> activations;  // null where they are kept

@@ -29,7 +29,7 @@ namespace cairn {
 template <Device D = cpu>
 using ranks = data_axis<any_communicator, float, D>;
 
-/// What a trainer is told beside model, optimizer, objective and hooks.
+/// Settings of a trainer besides model, optimizer, objective and hooks.
 template <Device D = cpu>
 struct trainer_config {
     std::uint64_t seed = 1;
@@ -96,7 +96,7 @@ public:
     /// Whether gradients are others when the optimizer uses them than after backward: then the update is no part of a
     /// recorded step.
     virtual bool changes_gradients() const { return false; }
-    /// Who hears of the model's layers in a pass before the first step; null: no one.
+    /// Listener to the model's layers in a pass before the first step; null: none.
     virtual curvature_listener* discover() { return nullptr; }
 
     /// Before forward.

@@ -1,7 +1,7 @@
 #pragma once
 // The seam between the loop of a run and what trains its model:
 //   step(batch, …)     one update: of a batch by gradients (trainer.hpp), of all samples by ADMM (admm_training.hpp)
-//   state()            what a checkpoint keeps beside the model; state_loaded() when a checkpoint was read
+//   state()            its part of a checkpoint, besides the model; state_loaded() after a checkpoint was read
 //   stages(), goal()   the model as far as it is here, and what it is judged by: tests run it (train/evaluate.hpp)
 //   figures()          of the last step, for metrics.jsonl
 // Trained weights are those of the model's arena whichever algorithm trains them: tests, checkpoints and records work
@@ -20,7 +20,7 @@
 
 namespace cairn {
 
-/// What one step did, over all ranks.
+/// Result of one step, over all ranks.
 struct step_result {
     double loss = 0;       // of the whole batch, before the update
     index_t samples = 0;   // of the whole batch
@@ -30,7 +30,7 @@ struct step_result {
     bool taken() const { return !skipped && samples > 0; }  // 0: all samples of all ranks were left out
 };
 
-/// What an algorithm keeps beside the model: of this rank's layers, and numbers that are equal on all ranks.
+/// State of an algorithm besides the model: tensors of this rank's layers, and numbers that are equal on all ranks.
 template <Device D>
 struct algorithm_state {
     std::vector<named_tensor<float, D>> tensors;

@@ -35,7 +35,7 @@ void check_elements(const char* name, const tensor<T, D>& x, const tensor<T, D>&
             weights.samples.size(), " sample weights for ", rows, " samples");
 }
 
-/// What one element adds to the sum of losses, and its gradient; w: its weight.
+/// Loss of one element and its gradient; w: its weight.
 template <class T, class Rule>
 struct scored_element {
     Rule rule;

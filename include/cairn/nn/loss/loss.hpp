@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-/// What a loss returns.
+/// Result of a loss.
 template <class T, Device D = cpu>
 struct loss_result {
     scalar_on<D> value = 0;  // mean over the batch

@@ -1,5 +1,5 @@
 #pragma once
-// What one rank does in a training step: a list of actions, pure data, in the order in which they run. Printed and
+// The work of one rank in a training step: a list of actions, pure data, in the order in which they run. Printed and
 // parsed as PyTorch's pipelining prints schedules, <stage><kind><micro-batch>:
 //   0F2   forward of micro-batch 2 on stage 0
 //   0I2   backward_input:  the gradient of the stage's input

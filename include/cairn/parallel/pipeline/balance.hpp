@@ -16,7 +16,7 @@
 
 namespace cairn {
 
-/// What a unit of a chain takes.
+/// Time and memory of a unit of a chain.
 struct unit_load {
     double time = 0;         // of a micro-batch, in any unit
     double fixed_bytes = 0;  // parameters, gradients, optimizer state

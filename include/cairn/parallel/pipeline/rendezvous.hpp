@@ -1,6 +1,6 @@
 #pragma once
-// What travels between the ranks of a program, and which simple ways of sending it would deadlock. sF sends to the rank
-// of s+1, sI and sB send to the rank of s−1, W sends nothing; stages of one rank send nothing to each other.
+// The messages between the ranks of a program, and which simple ways of sending them would deadlock. sF sends to the
+// rank of s+1, sI and sB send to the rank of s−1, W sends nothing; stages of one rank send nothing to each other.
 // Sends that do not block, waited for at the end of the step, never deadlock a program that validate() takes. The
 // simpler ways do:
 //   blocking   receive, compute, send, each waiting for the other side (MPI_Ssend): deadlocks all but GPipe

@@ -1,6 +1,6 @@
 #pragma once
-// What a program's ranks keep for backward: from a forward until its W or B. Follows from the order of a list alone, so
-// it is the same whatever the times.
+// Memory that a program's ranks keep for backward: from a forward until its W or B. Follows from the order of a list
+// alone, so it is the same whatever the times.
 
 #include <cairn/parallel/pipeline/program.hpp>
 

@@ -96,7 +96,7 @@ inline pipeline_program make_schedule(std::string_view name, const schedule_shap
     return entry.make(completed_shape(entry, shape), costs);
 }
 
-/// What is known of it in advance; `whole`: times of all stages of a rank.
+/// Costs known in advance; `whole`: times of all stages of a rank.
 inline closed_form schedule_closed_form(std::string_view name, const schedule_shape& shape, const stage_costs& whole) {
     const schedule_entry& entry = schedule_named(name);
     return entry.form(completed_shape(entry, shape), whole);

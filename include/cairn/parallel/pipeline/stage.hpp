@@ -28,7 +28,7 @@ public:
 
     /// Is told in the last backward of a step which gradients are final; may be null.
     gradient_listener* listener = nullptr;
-    /// What becomes of activations between forward and backward; null: they are kept.
+    /// The treatment of activations between forward and backward; null: they are kept.
     stash_policy<T, D>* policy = nullptr;
     /// Called before the last backward of a step.
     std::function<void()> before_last_backward = {};

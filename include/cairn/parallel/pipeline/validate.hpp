@@ -11,7 +11,7 @@
 
 namespace cairn {
 
-/// What a program must keep to besides being able to run.
+/// Bounds of a program, besides that it can run.
 struct program_bound {
     /// Of a rank, at once; a chunk counts 1/v.
     double saved_micro_batches = std::numeric_limits<double>::infinity();

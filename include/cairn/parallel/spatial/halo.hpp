@@ -33,7 +33,7 @@ void require_ranks(const channel<C>& over, const rank_grid& grid) {
 template <Communicator C, class T, Device D>
 class halo_exchange {
 public:
-    /// What this rank does along each spatial axis.
+    /// This rank's exchange along each spatial axis.
     halo_exchange(channel<C>& over, rank_grid grid, std::vector<axis_halo> axes)
         : over_(&over), grid_(std::move(grid)), axes_(std::move(axes)) {
         require_ranks(over, grid_);

@@ -138,7 +138,7 @@ inline range common_rows(range a, range b) {
     return {begin, std::max<index_t>(0, std::min(a.end(), b.end()) - begin)};
 }
 
-/// What one rank exchanges along one axis. Rows are numbered as in the whole axis.
+/// Rows that one rank exchanges along one axis. Rows are numbered as in the whole axis.
 struct axis_halo {
     range own;               // rows that are here
     range need;              // rows that the results here read; those outside the axis are padding

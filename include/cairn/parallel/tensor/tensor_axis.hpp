@@ -172,7 +172,7 @@ inline void require_no_curvature(const pass_context& p, std::string_view layer) 
             ": second-order optimizers need whole layers; take another one, or do not cut the tensors");
 }
 
-/// What a layer's class is told of the sequences between layers.
+/// Layout of the sequences between layers, for a layer's class.
 ///   whole   each rank has x (batch, length, width)
 ///   parts   each rank has its part of the positions: norms, dropout and sums are computed once, not by every rank
 enum class sequence_layout { whole, parts };
