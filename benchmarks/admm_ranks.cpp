@@ -1,5 +1,5 @@
 // pdADMM on one rank and on two, ranks that are threads with one kernel thread each: seconds of an iteration, processor
-// time of each rank, and bytes sent beside their formula.
+// time of each rank, and bytes sent, compared with their formula.
 //
 //     admm_ranks [--samples N] [--widths 784,256,256,10] [--cut LAYERS] [--rounds R]
 //

@@ -1,4 +1,4 @@
-// All-reduce by every algorithm, by MPI_Allreduce and by Gloo, in turn in one run, beside what the cost model predicts.
+// All-reduce by every algorithm, by MPI_Allreduce and by Gloo, in turn in one run, compared with the cost model.
 //
 //   mpirun -np 2 collectives [--quick] [--max-bytes 268435456] [--algorithms ring,tree] [--seconds 1.5]
 //   mpirun -np 2 collectives --calibrate     measures messages and algorithms by size first, and stores what

@@ -1,5 +1,5 @@
-// Gradient compressors: GB of gradient that each encodes, decodes and adds a second, beside the memory bandwidth of
-// this machine, and what its messages weigh.
+// Gradient compressors: GB of gradient that each encodes, decodes and adds a second, compared with the memory bandwidth
+// of this machine, and what its messages weigh.
 //
 //   compressors [--only topk] [--sizes 1048576,16777216] [--threads 2] [--seconds 0.2]
 //

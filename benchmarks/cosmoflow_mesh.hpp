@@ -76,7 +76,7 @@ std::vector<std::string> cuts_of(const cosmoflow_config& c, int stages) {
     return paths;
 }
 
-/// What one rank does. Collective.
+/// One rank's work. Collective.
 template <class T>
 std::vector<double> train_rank(threads_communicator& world, const settings& s) {
     using C = threads_communicator;

@@ -1,4 +1,4 @@
-// What K-FAC costs a training step, part by part, next to the arithmetic and byte floors of each part.
+// Cost of K-FAC in a training step, part by part, next to the arithmetic and byte floors of each part.
 //
 //   kfac_parts [--model resnet18] [--batch 128] [--form eigen] [--spatial full] [--factor-update-interval 10]
 //              [--inverse-update-interval 100] …

@@ -42,7 +42,7 @@ struct row {
     std::int64_t most = 0;  // that one rank keeps
 };
 
-/// What the pool takes for n floats.
+/// Bytes that the pool takes for n floats.
 std::int64_t bytes_of(std::int64_t n) {
     constexpr std::int64_t line = memory_pool::alignment;
     return (4 * n + line - 1) / line * line;
@@ -119,7 +119,7 @@ row measure(const std::string& model, kfac_form form, int ranks, int workers, bo
         backward(k.begin_step());
         k.precondition(2.0 * ranks, 0.1);  // statistics, decompositions and directions
         const std::int64_t first = sent_in(c, "all-gather"), reduced = sent_in(c, "all-reduce");
-        // What travels beside the sums: rows of each block, state of each factor.
+        // Messages besides the sums: rows of each block, state of each factor.
         std::vector<double> rows(k.blocks().size());
         std::vector<float> state(1);
         for (auto& b : k.blocks()) b.each_factor([&](kfac_factor<float>&, char) { state.push_back(0); });

@@ -1,4 +1,4 @@
-// What the loader costs.
+// Cost of the loader.
 //   1. Photographs: decode, random resized crop to S², flip and normalisation by a loader with T workers, against
 //      libjpeg-turbo alone: the same bytes, T threads, each image decoded whole to RGB at full size into a buffer that
 //      is used again, nothing else done. Runs alternate; the ratio of images/s is given for each pair, by wall time

@@ -1,5 +1,5 @@
 // Training that does not fit one rank: CosmoFlow under a limit of memory, on one rank, which ends with an error, and on
-// meshes of ranks that are threads, each within the limit; losses beside those of one rank without a limit.
+// meshes of ranks that are threads, each within the limit; losses compared with those of one rank without a limit.
 //   mesh_memory --size 128 --limit 160
 
 #include "cosmoflow_mesh.hpp"

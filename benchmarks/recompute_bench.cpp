@@ -1,4 +1,4 @@
-// What recomputation saves and costs: for each model and plan the predicted and the measured peak of activation
+// Saving and cost of recomputation: for each model and plan the predicted and the measured peak of activation
 // bytes and the time of a training step, relative to keeping everything. Steps of all plans are interleaved, the
 // median counts.
 //   recompute_bench [--model NAME] [--batch N] [--steps N] [--show]

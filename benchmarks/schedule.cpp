@@ -1,4 +1,4 @@
-// A pipeline's schedule in time, its bubbles and memory beside their closed forms.
+// A pipeline's schedule in time, its bubbles and memory compared with their closed forms.
 //
 //   schedule zb_h1 --stages 4 --micro-batches 8 [--virtual-stages 2] [--costs 1,1.2,0.8] [--hop 0.1] [--max-saved 3]
 //   schedule FILE.csv           a schedule written by hand or by PyTorch: validated, then the same

@@ -1,4 +1,4 @@
-// What the exchange of halos costs: the convolutions and poolings of CosmoFlow on one volume that ranks share, beside
+// Cost of halo exchanges: the convolutions and poolings of CosmoFlow on one volume that ranks share, compared with
 // ranks that each train on a volume of their shard's size and exchange nothing. Ranks are threads, of one thread each.
 //   spatial_bench --size 128 --grid 2 1 1
 

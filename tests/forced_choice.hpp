@@ -1,5 +1,5 @@
 #pragma once
-// What tests of measured choices change in the registry of all, and put back.
+// Choices that tests change in the global registry, and put back.
 
 #include <cairn/device/autotune.hpp>
 

@@ -1,5 +1,5 @@
 #pragma once
-// What an action's error says: error messages are part of the interface and tested like the rest of it.
+// The text of an action's error: error messages are part of the interface and tested like the rest of it.
 #include <cairn/core/error.hpp>
 
 #include <string>

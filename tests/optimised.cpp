@@ -1,4 +1,4 @@
-// What tests spend their time in, for builds that do not optimise: plain loops, random numbers, checksums, and the
+// Hot functions of tests, for builds that do not optimise: plain loops, random numbers, checksums, and the
 // switches between threads of the emulated GPU. Optimised and linked first, these functions are what all files of a
 // test program call.
 

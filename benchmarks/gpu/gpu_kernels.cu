@@ -1,5 +1,5 @@
-// Kernels of the GPU beside the two ceilings measured in the same run: bytes per second of a copy, and operations per
-// second of a large matrix product of the same type. One line of JSON a kernel.
+// Kernels of the GPU compared with two ceilings measured in the same run: bytes per second of a copy, and operations
+// per second of a large matrix product of the same type. One line of JSON a kernel.
 //
 //   build/cuda/benchmarks/gpu_kernels [ROUNDS] > kernels.jsonl
 

@@ -1,5 +1,5 @@
 #pragma once
-// Where the time of a training step goes on a GPU, by kind of layer and phase, beside the floors of its kernels:
+// Where the time of a training step goes on a GPU, by kind of layer and phase, compared with the floors of its kernels:
 //   time of a kind   Σ over its layers of (end − begin − what layers inside took), between events in the stream
 //   floor            Σ max(bytes / copy bandwidth, flops / matrix rate), of what kernels count (core/flop_counter.hpp)
 //   to gain          time − floor

@@ -1,6 +1,6 @@
 // Codecs of activations on what ResNet-20 leaves: a ReLU's output, half of it zeros, and the input of a batch norm,
-// with bounds as audits set them. GB/s of float32 packed and unpacked, beside a copy of the same array, and the ratio.
-// OMP_NUM_THREADS=1 shows one core.
+// with bounds as audits set them. GB/s of float32 packed and unpacked, compared with a copy of the same array, and the
+// ratio. OMP_NUM_THREADS=1 shows one core.
 
 #include <benchmark/benchmark.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// What kernels that memory limits are compared with.
+// Reference of kernels that memory limits: a copy.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/core/parallel.hpp>

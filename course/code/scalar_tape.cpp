@@ -15,7 +15,7 @@ using cairn::random_stream;
 using cairn::require;
 
 // --8<-- [start:tape]
-/// What was computed, in order. A node has at most two operands and the derivatives by them.
+/// The operations, in order. A node has at most two operands and the derivatives by them.
 struct tape {
     struct node {
         int operand[2];

@@ -97,7 +97,7 @@ inline admm::output_loss<double> classes_of(const tensor<double>& x, index_t cla
     return loss;
 }
 
-/// What an algorithm's constructor must say of labels and targets that do not fit 20 samples of 4 classes.
+/// Errors of an algorithm's constructor for labels and targets that do not fit 20 samples of 4 classes.
 template <class A>
 void check_refuses_what_does_not_fit(const std::string& name) {
     using Catch::Matchers::Contains;

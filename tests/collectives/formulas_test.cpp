@@ -1,4 +1,4 @@
-// What each collective sends, counted, against the formulas at the heads of the files: messages and bytes of a rank,
+// Messages of each collective, counted, against the formulas at the heads of the files: messages and bytes of a rank,
 // and rounds.
 
 #include "catch.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// What every collective must do, against plain loops. The functions below run on one rank of a group and throw what is
+// The laws of every collective, against plain loops. The functions below run on one rank of a group and throw what is
 // wrong; they are for any communicator.
 
 #include "sanitized.hpp"
@@ -88,7 +88,7 @@ bool same_bits(std::span<const T> a, std::span<const T> b) {
     return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
 }
 
-/// What the ranks of a group compare with: made by one thread before the ranks start.
+/// Expected results of a group's ranks: made by one thread before the ranks start.
 template <class T>
 struct expected {
     expected(int p, index_t n) : ranks(p), count(n) {

@@ -1,4 +1,5 @@
-// Clocks of ranks beside rank 0's, where the difference is known: ranks are threads, each adds a number of its own.
+// Clocks of ranks compared with rank 0's, where the difference is known: ranks are threads, each adds a number of its
+// own.
 
 #include "catch.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-// What every communicator promises, as functions that throw on the rank that sees it broken.
+// The laws of every communicator, as functions that throw on the rank that sees it broken.
 
 #include <cairn/comm/communicator.hpp>
 #include <cairn/core/random.hpp>

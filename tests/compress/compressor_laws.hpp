@@ -1,5 +1,5 @@
 #pragma once
-// What every compressor must keep, whatever it does: the laws of compress/compressor.hpp. A compressor's own test calls
+// The laws of every compressor (compress/compressor.hpp). A compressor's own test calls
 // check_laws with a function that makes one, and compares with a plain loop of its own.
 
 #include "catch.hpp"

@@ -88,7 +88,7 @@ void check_steps(int ranks) {
     }
     CHECK(off < 1e-4);
     CHECK(residual > 0.1);
-    // What no matrix holds is the exact mean.
+    // Values outside of matrices are the exact mean.
     for (const index_t i : {index_t{1200}, index_t{1239}, index_t{1243}, index_t{3601}, index_t{3631}})
         CHECK(sent[static_cast<std::size_t>(i)] == Approx(wanted[static_cast<std::size_t>(i)]).margin(1e-5));
 }

@@ -23,7 +23,7 @@ void attention_backward(streamed_gpu, const attention_geometry& g, const T* q, c
 
 namespace {
 
-/// What is chosen for attention while it lives.
+/// The choice for attention, as long as it lives.
 struct forced {
     explicit forced(const char* name) { autotune_cache::global().force("attention_gpu", name); }
     ~forced() { autotune_cache::global().force("attention_gpu", ""); }

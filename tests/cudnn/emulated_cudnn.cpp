@@ -405,7 +405,7 @@ std::map<std::int64_t, tensor_of_graph> tensors_of(const object& graph) {
     return all;
 }
 
-/// What a descriptor needs before it is finalised.
+/// Attributes that a descriptor needs before it is finalised.
 void check_whole(object& o) {
     const auto needs = [&](std::initializer_list<cudnnBackendAttributeName_t> names) {
         for (const auto name : names) o.at(name);

@@ -25,7 +25,7 @@ std::vector<cudnn_engine>& cudnn_engines();
 /// Plans that ran with an engine: index in cudnn_engines().
 std::vector<int> cudnn_runs();
 
-/// What cudnnGetVersion() says.
+/// Result of cudnnGetVersion().
 std::atomic<std::size_t>& cudnn_version();
 
 }  // namespace emulated

@@ -94,7 +94,7 @@ bytes elements_of(const std::vector<T>& values, std::endian order = std::endian:
     return out;
 }
 
-/// What a NIfTI-1 file is to hold.
+/// Content of a NIfTI-1 file.
 struct nifti_file_options {
     std::vector<std::int16_t> dim{4, 3, 2};  // (x, y, z…)
     std::int16_t datatype = 2, bitpix = 8;

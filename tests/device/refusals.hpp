@@ -1,5 +1,5 @@
 #pragma once
-// What products and convolutions of every device refuse before they compute, and in which words.
+// Input that products and convolutions of every device refuse, and the words of the errors.
 
 #include "catch.hpp"
 #include "messages.hpp"

@@ -25,7 +25,7 @@ namespace {
 
 struct member;
 
-/// What one rank calls in a collective, or one side of a transfer.
+/// One rank's call of a collective, or one side of a transfer.
 struct part {
     std::string kind;
     const char* from = nullptr;
@@ -43,7 +43,7 @@ struct part {
 };
 using part_pointer = std::shared_ptr<part>;
 
-/// What the ranks of one communicator share.
+/// State shared by the ranks of one communicator.
 struct world {
     int size = 0;
     std::vector<std::shared_ptr<member>> members;                             // by rank; null: has not come
@@ -74,7 +74,7 @@ struct member {
 
 }  // namespace emulated
 
-/// What a handle points to. Never freed, so that one that is used too late is found.
+/// Target of a handle. Never freed, so that one that is used too late is found.
 struct ncclComm {
     std::shared_ptr<emulated::member> m;
     bool open = true;

@@ -36,7 +36,7 @@ void expect(const std::string& said, const std::vector<std::string>& parts) {
         require(said.find(part) != std::string::npos, "'", said, "' has no '", part, "'");
 }
 
-/// What each rank was told.
+/// Each rank's error.
 template <class Body>
 std::vector<std::string> told(int ranks, Body&& body) {
     std::vector<std::string> all(static_cast<std::size_t>(ranks));

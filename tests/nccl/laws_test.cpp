@@ -77,7 +77,7 @@ TEST_CASE("communicator laws: memory of GPUs handed to a communicator that takes
             laws::all_gather_law<any_communicator, float>(any, 840);
             laws::broadcast_law<any_communicator, float>(any, 840);
         });
-    // What the library below has itself.
+    // Collectives of the library below.
     run_gpu_ranks(3, [](nccl_communicator& c, threads_communicator&) {
         gpu_aware_communicator<cuda, nccl_communicator> gpus(c);
         require(vendor_of(gpus), "what NCCL has");
@@ -123,7 +123,7 @@ void vendor_laws_of(const std::vector<int>& numbers = {2, 5}) {
     }
 }
 
-/// What only nccl_communicator has itself, for every type, against plain loops.
+/// Collectives of nccl_communicator alone, for every type, against plain loops.
 template <class T>
 void own_collectives_of() {
     for (const int ranks : numbers_of_ranks)

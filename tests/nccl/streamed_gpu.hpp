@@ -1,7 +1,7 @@
 #pragma once
-// A device whose kernels run on the host in the streams of the emulated CUDA (emulated_cuda.hpp), beside the thread
-// that launches them: memory, streams, copies and marks are those of device/cuda/runtime.hpp itself. What is read
-// before it was waited for is wrong here too.
+// A device whose kernels run on the host in the streams of the emulated CUDA (emulated_cuda.hpp), concurrently with the
+// thread that launches them: memory, streams, copies and marks are those of device/cuda/runtime.hpp itself. What is
+// read before it was waited for is wrong here too.
 
 #include "device/cuda/emulated_libraries.hpp"
 #include "nccl/emulated_cuda.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// What every layer must satisfy, whatever it computes. A law_case is a way to make the layer over any T and an input
+// The laws of every layer. A law_case is a way to make the layer over any T and an input
 // shape; check_laws runs all laws on it, one section each:
 //   numerical gradient     dx and every parameter gradient against central differences in double
 //   split is joint         backward_input + backward_weight = backward, bit for bit; no saved tensors are left

@@ -1,4 +1,4 @@
-// What objectives make of outputs: figures of texts, whose every position is a choice, by plain loops.
+// Objectives of given outputs: figures of texts, whose every position is a choice, by plain loops.
 
 #include "catch.hpp"
 

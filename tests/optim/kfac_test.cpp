@@ -582,7 +582,7 @@ TEST_CASE("kfac: norm constraint and grafting", "[kfac]") {
 }
 
 TEST_CASE("kfac: decompositions that are made meanwhile are used `inverse_staleness` steps later", "[kfac]") {
-    // What each step does to a gradient of ones, with statistics that change from step to step.
+    // Each step's effect on a gradient of ones, with statistics that change from step to step.
     const auto run = [](std::int64_t lag) {
         sequential<double> net;
         net.add("layer", linear<double>({.in = 4, .out = 3}));

@@ -43,7 +43,7 @@ inline problem resnet18_problem() {
             {8, 8, 3}};
 }
 
-/// What a run leaves: losses of the whole batches, and the parameters at the end.
+/// Result of a run: losses of the whole batches, and the parameters at the end.
 struct outcome {
     std::vector<double> losses;
     std::vector<double> values;

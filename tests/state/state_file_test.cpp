@@ -270,7 +270,7 @@ TEST_CASE("two entries of one name are refused") {
 
 namespace {
 
-// What a training program keeps.
+// State of a training program.
 struct run {
     small_model<float> model;
     bound_optimizer<adam, float> opt{adam{{.weight_decay = 0.01}}, *model.memory};

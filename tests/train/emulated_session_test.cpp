@@ -27,7 +27,7 @@ TEST_CASE("session: on another device a resumed run has the bits of one that was
     const auto parts = run<emulated_gpu>(workloads[0], {.out = {}, .resume = dir.path / "parts", .max_steps = 4});
     CHECK(whole.losses.size() == 4);
     CHECK(distance(parts, whole) == 0);
-    // What a device saved, the host goes on with.
+    // The host goes on with a device's state.
     run<emulated_gpu>(workloads[0], {.out = dir.path / "moved", .resume = {}, .max_steps = 2});
     const auto moved = run<cpu>(workloads[0], {.out = {}, .resume = dir.path / "moved", .max_steps = 4});
     CHECK(distance(moved, whole) < 1e-4);

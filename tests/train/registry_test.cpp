@@ -1,4 +1,4 @@
-// What a header enters is known by its name: that header is all a program includes.
+// A header's entries are known by their names; a program includes that header alone.
 
 #include "catch.hpp"
 #include "messages.hpp"

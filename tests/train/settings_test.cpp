@@ -81,7 +81,7 @@ std::string refusal(const settings_case& w, const std::string& path, const std::
     return test::contains(scalar, "must be an array") ? why(path + "=[" + value + ']') : scalar;
 }
 
-// What is no mistake: seeds, rates and penalties without an upper end, "never" and "no limit".
+// No mistakes: seeds, rates and penalties without an upper end, "never" and "no limit".
 const std::set<std::string> sensible{
     "activations.added_variance=1000000000",
     "activations.audit_interval=1000000000",

@@ -1,5 +1,5 @@
 #pragma once
-// What sessions of these tests compute on: the host and the emulated GPU. The first include of a test that runs one
+// Devices of these tests' sessions: the host and the emulated GPU. The first include of a test that runs one
 // there; of every test where they are compiled as one file.
 
 #define CAIRN_TARGETS                                                            \

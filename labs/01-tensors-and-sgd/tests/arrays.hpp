@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of this lab share: arrays drawn from the seed, comparisons, and the formulas once more by plain loops
+// Shared by the tests of this lab: arrays drawn from the seed, comparisons, and the formulas once more by plain loops
 // in double.
 
 #include "judge.hpp"

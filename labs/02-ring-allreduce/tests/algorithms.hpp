@@ -1,11 +1,11 @@
 #pragma once
-// What the tests of this lab share: arrays drawn from the seed on every rank, and sums by plain loops.
+// Shared by the tests of this lab: arrays drawn from the seed on every rank, and sums by plain loops.
 
 #include "judge.hpp"
 
 namespace lab {
 
-/// What every rank starts with, what it had afterwards, and what it sent.
+/// Every rank's array before and after, and its messages.
 struct run {
     std::vector<std::vector<float>> before, after;  // [rank][element]
     std::vector<lab::sent> counts;

@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of this lab share: arrays drawn from the seed, messages put together and taken apart, and the
+// Shared by the tests of this lab: arrays drawn from the seed, messages put together and taken apart, and the
 // submission's methods on ranks.
 
 #include "judge.hpp"
@@ -69,7 +69,7 @@ private:
     int which_;
 };
 
-/// What `quarters` makes of a value.
+/// `quarters` of a value.
 inline float quarter(float v) { return std::trunc(4 * v) / 4; }
 
 /// n numbers in (−1, 1) on each of p ranks.

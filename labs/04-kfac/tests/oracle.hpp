@@ -1,5 +1,5 @@
 #pragma once
-// What the tests compare with: plain loops in double over inputs that are drawn from the seed, the curvature written
+// Reference of the tests: plain loops in double over inputs that are drawn from the seed, the curvature written
 // out as one matrix, and Gaussian elimination. And what a result may be off by.
 
 #include "types.hpp"

@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of this lab share: schedules that came from a submission, the library's proof and simulation of them.
+// Shared by the tests of this lab: schedules that came from a submission, the library's proof and simulation of them.
 
 #include "judge.hpp"
 
@@ -61,7 +61,7 @@ inline cairn::pipeline_program program_of(const table& t, const std::string& nam
     return p;
 }
 
-/// What is wrong with a schedule for p ranks with v stages each and m micro-batches, or nothing: the library's proof,
+/// The fault of a schedule for p ranks with v stages each and m micro-batches, or nothing: the library's proof,
 /// micro-batches in order, and at most saved[rank] micro-batches of one stage kept.
 inline std::string fault_of(const table& t, int p, int m, int v, const std::vector<int>& saved) {
     if (t.ranks != p || t.stages != p * v || t.micro_batches != m)

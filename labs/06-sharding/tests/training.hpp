@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of this lab share: training on p ranks by what a submission does, beside Adam on one rank in double.
+// Shared by the tests of this lab: training on p ranks by a submission, compared with Adam on one rank in double.
 
 #include "judge.hpp"
 
@@ -47,7 +47,7 @@ struct oracle {
             theta[i] -= s.lr * mean / (std::sqrt(square) + s.epsilon);
         }
     }
-    /// What each parameter may be off by: each step rounds θ, and m and v, which it moves by some lr.
+    /// Error bound of each parameter: each step rounds θ, and m and v, which it moves by some lr.
     std::vector<double> bounds() const {
         std::vector<double> all;
         for (const double t : theta)

@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of this lab share: arrays drawn from the seed, the same layers on one rank by plain loops.
+// Shared by the tests of this lab: arrays drawn from the seed, the same layers on one rank by plain loops.
 
 #include "judge.hpp"
 

@@ -43,7 +43,7 @@ struct kernels {
     }
 };
 
-/// What a rounding error of x grows by when it is normalised: largest (|mean| + deviation) / sqrt(var + eps).
+/// Growth of a rounding error of x in normalisation: largest (|mean| + deviation) / sqrt(var + eps).
 double condition(const std::vector<double>& mean, const std::vector<double>& var) {
     double worst = 1;
     for (std::size_t c = 0; c < mean.size(); ++c)

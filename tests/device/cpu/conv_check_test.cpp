@@ -21,7 +21,7 @@ conv_geometry small() {
     return g.with_output();
 }
 
-// What the checker says of im2col followed by `faulty`, of a result of so many values.
+// The checker's verdict on im2col followed by `faulty`, of a result of so many values.
 std::string fault_of(conv_phase phase, const change& faulty) {
     const conv_geometry g = small();
     const index_t result = phase == conv_phase::forward          ? g.y_elements()

@@ -83,7 +83,7 @@ conv_geometry drawn(index_t i) {
     return g.with_output();
 }
 
-// What a result is compared with: the plain loops' numbers, and the largest sum of the products' absolute values, which
+// Expected result: the plain loops' numbers, and the largest sum of the products' absolute values, which
 // rounding grows with where a sum cancels.
 struct plain_result {
     std::vector<float> values;
@@ -103,7 +103,7 @@ double error_of(const std::vector<float>& got, const plain_result& expected) {
     return worst <= rounding * expected.absolute ? 0 : worst / scale;
 }
 
-// What is wrong with one algorithm on operands of T and a result of R; "" for nothing.
+// The fault of one algorithm on operands of T and a result of R; "" for none.
 template <class T, class R>
 std::string fault(cairn::conv_detail::algorithm a, conv_phase phase, const conv_geometry& g,
                   const std::vector<float>& first, const std::vector<float>& second, const std::vector<float>* bias,

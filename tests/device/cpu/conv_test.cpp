@@ -32,7 +32,7 @@ double error_of(const std::vector<T>& got, const std::vector<T>& expected) {
     return worst / scale;
 }
 
-/// What an algorithm is asked for, and how far it may be from plain loops.
+/// Problem of an algorithm, and its largest distance from plain loops.
 struct candidate {
     const char* algorithm;
     double tolerance;

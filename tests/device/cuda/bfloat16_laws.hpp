@@ -1,5 +1,5 @@
 #pragma once
-// What bfloat16 kernels of every grid device obey, beside kernel_laws.hpp: each result is the float kernel's on the
+// Laws of bfloat16 kernels of every grid device, besides kernel_laws.hpp: each result is the float kernel's on the
 // same numbers, rounded once; what they leave in float is the float kernel's.
 
 #include "device/cuda/law_numbers.hpp"

@@ -108,7 +108,7 @@ void around_what_stays() {
     for (const float v : kept.span()) CHECK(v == 7);
 }
 
-/// What has to be waited for runs as it is.
+/// Work that has to be waited for runs unrecorded.
 template <GraphCapture D>
 void waiting_is_refused() {
     auto x = tensor<float, D>::filled({10}, 3);

@@ -95,7 +95,7 @@ tensor<float> decoded_here(const C& c, const bytes& message, index_t n, const en
     return y;
 }
 
-/// What decode_add leaves in `start` behind its first `off` values.
+/// Result of decode_add in `start` behind its first `off` values.
 template <class D, class C>
 tensor<float> added_on(const C& c, const bytes& message, const tensor<float>& start, index_t off, float scale,
                        index_t shift = 0) {
@@ -372,7 +372,7 @@ void feedback() {
     CHECK_THROWS_WITH(c.prepare(11), Catch::Contains("a bucket of 11 values after one of 10"));
 }
 
-/// What travels for a NaN or Inf, and that neighbours do not notice.
+/// The message of a NaN or Inf; neighbours are unchanged.
 template <class D>
 void not_finite() {
     constexpr index_t n = 3000;

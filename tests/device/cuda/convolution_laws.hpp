@@ -1,5 +1,5 @@
 #pragma once
-// What products of patches (device/grid/conv_im2col_gemm.hpp) obey on every grid device: the convolution of plain
+// Laws of products of patches (device/grid/conv_im2col_gemm.hpp) on every grid device: the convolution of plain
 // loops, whatever the geometry and however the patches are cut; and how batches are cut.
 
 #include "device/cuda/law_numbers.hpp"

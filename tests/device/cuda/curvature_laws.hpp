@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels of second-order preconditioning obey on every grid device: the results of plain loops.
+// Laws of the kernels of second-order preconditioning on every grid device: the results of plain loops.
 
 #include "device/cuda/law_numbers.hpp"
 

@@ -57,7 +57,7 @@ public:
           shared_(static_cast<std::size_t>(g.shared) + 64),
           exchange_(static_cast<std::size_t>(g.threads)) {}
 
-    /// What a kernel sees.
+    /// A block, as kernels see it.
     class thread_view {
     public:
         thread_view(block_runner& all, int thread) : all_(all), thread_(thread) {}

@@ -164,7 +164,7 @@ struct small_curved {
         net.backward(as<T, D>(random_tensor({6, 3}, 200 + step)), saved, p);
     }
 
-    /// What the step makes of gradients that are all one.
+    /// The step's directions for gradients of ones.
     tensor<T> step_on_ones(std::uint32_t number, bool spoilt = false) {
         pass_over(number, curvature->begin_step(), spoilt);
         for (const auto& [name, p] : weights->parameters()) {
@@ -213,7 +213,8 @@ void spoilt_batches() {
     CHECK(device.curvature->rejected() == 3);
 }
 
-/// What each step makes of gradients of ones when decompositions are used `inverse_staleness` steps after their start.
+/// Each step's directions for gradients of ones, where decompositions are used `inverse_staleness` steps after their
+/// start.
 template <class D, class T>
 void lagged() {
     for (const kfac_form form : {kfac_form::eigen, kfac_form::inverse})

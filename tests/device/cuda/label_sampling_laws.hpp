@@ -1,5 +1,5 @@
 #pragma once
-// What draws from a model's outputs and sums of products obey on every device: plain loops, and frequencies.
+// Laws of draws from a model's outputs and sums of products on every device: plain loops, and frequencies.
 
 #include "device/cuda/kernel_laws.hpp"
 

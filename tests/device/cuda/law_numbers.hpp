@@ -1,5 +1,5 @@
 #pragma once
-// What laws that compare with plain loops share: numbers, arrays that begin off a packet, comparison with an oracle's
+// Shared by laws that compare with plain loops: numbers, arrays that begin off a packet, comparison with an oracle's
 // doubles.
 
 #include "device/cuda/kernel_laws.hpp"

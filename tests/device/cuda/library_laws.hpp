@@ -1,5 +1,5 @@
 #pragma once
-// What products, convolutions and decompositions of the GPU's libraries obey: the host's results.
+// Laws of products, convolutions and decompositions by the GPU's libraries: the host's results.
 
 #include "device/cuda/kernel_laws.hpp"
 #include "device/cuda/matrix_laws.hpp"
@@ -543,7 +543,7 @@ void decompositions() {
     CHECK(static_cast<double>(inverse[1]) == Approx(-1.0 / 3));
 }
 
-/// What cannot be decomposed is refused in the host's words.
+/// Matrices that cannot be decomposed are refused in the host's words.
 template <class T>
 void decomposition_errors() {
     using Catch::Contains;

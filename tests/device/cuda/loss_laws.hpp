@@ -386,7 +386,7 @@ void changed_weights() {
     check(loss);
     other = loss;
     check(other);
-    // In float beside double, from the same loss.
+    // In float next to double, from the same loss.
     const tensor<float> x32 = of_numbers<float>(doubles(x)).reshaped({3, 2});
     CHECK(static_cast<double>(loss(on_device<D>(x32), labels).value) ==
           Approx(oracle::cross_entropy(doubles(x32), y, 0, loss.class_weights)).epsilon(1e-6));

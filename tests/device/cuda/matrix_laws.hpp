@@ -1,5 +1,5 @@
 #pragma once
-// What the passes over matrices obey on every grid device (device/grid/matrices.hpp): the results of plain loops, and
+// Laws of the passes over matrices on every grid device (device/grid/matrices.hpp): the results of plain loops, and
 // the host's words.
 
 #include "device/cuda/kernel_laws.hpp"
@@ -124,7 +124,7 @@ void added() {
         REQUIRE(result[i] == 1000 + static_cast<float>(i) + 0.5f * static_cast<float>(i % 7));
 }
 
-/// What is not finite is named as the host names it; `refuse` is handed the matrix.
+/// The error for a non-finite element is the host's; `refuse` is handed the matrix.
 template <class D, class T, class Refuse>
 void broken_elements(Refuse refuse, const char* what) {
     using Catch::Contains;

@@ -1,5 +1,5 @@
 #pragma once
-// What the passes of Muon, Shampoo and SOAP obey on every device: the results of plain loops.
+// Laws of the passes of Muon, Shampoo and SOAP on every device: the results of plain loops.
 
 #include "device/cuda/kernel_laws.hpp"
 

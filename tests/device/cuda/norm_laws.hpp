@@ -1,5 +1,5 @@
 #pragma once
-// What batch and layer normalisation of every grid device obey, beside kernel_laws.hpp: columns that are summed in
+// Laws of batch and layer normalisation of every grid device, besides kernel_laws.hpp: columns that are summed in
 // several parts, rows of every width of block, results over their operands, numbers far from zero and numbers that are
 // none. Compared with plain loops.
 
@@ -13,7 +13,7 @@ namespace cairn::norm_laws {
 
 using namespace kernel_laws;
 
-/// What a rounding error of x grows by when it is normalised: largest (|mean| + deviation) / sqrt(var + eps).
+/// Growth of a rounding error of x in normalisation: largest (|mean| + deviation) / sqrt(var + eps).
 inline double condition(const std::vector<double>& mean, const std::vector<double>& var) {
     double worst = 1;
     for (std::size_t c = 0; c < mean.size(); ++c)
@@ -21,7 +21,7 @@ inline double condition(const std::vector<double>& mean, const std::vector<doubl
     return worst;
 }
 
-/// What rounding errors of the variance grow by where it is a difference of moments around row 0 of x, which may lie
+/// Growth of rounding errors of the variance where it is a difference of moments around row 0 of x, which may lie
 /// several deviations from the mean: largest E[(x - x₀)²] / var = 1 + (mean - x₀)² / var.
 inline double condition_of_moments(const std::vector<double>& x, const std::vector<double>& mean,
                                    const std::vector<double>& var) {
@@ -204,7 +204,7 @@ void norms_of_huge_numbers() {
         }
 }
 
-/// What relu cuts off takes no part in the gradients, whatever comes back.
+/// Elements that relu cuts off take no part in the gradients, whatever comes back.
 template <class D>
 void batch_norm_of_a_cut_nan() {
     for (const index_t channels : {5, 8}) {

@@ -1,5 +1,5 @@
 #pragma once
-// What elementwise kernels of every grid device obey, beside kernel_laws.hpp: activations and their bits, dropout,
+// Laws of elementwise kernels of every grid device, besides kernel_laws.hpp: activations and their bits, dropout,
 // random numbers, lookups, fused passes; at infinities, of nothing, over their operands, on arrays longer than all
 // threads.
 

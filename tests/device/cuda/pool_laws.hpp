@@ -1,5 +1,5 @@
 #pragma once
-// What poolings of every grid device obey, beside kernel_laws.hpp: windows of every kind against plain loops, equal
+// Laws of poolings of every grid device, besides kernel_laws.hpp: windows of every kind against plain loops, equal
 // maxima, NaN, nothing to pool.
 
 #include "device/cuda/law_numbers.hpp"

@@ -39,7 +39,7 @@ inline tensor<float> gradient_of(int rank, index_t n, int step) {
 
 inline encode_step step_of(int rank, int step) { return {.seed = 3, .rank = rank, .step = step, .bucket = 2}; }
 
-/// What `steps` steps leave: the sum of the last one, the sums of all steps added up, and every rank's state by name.
+/// Results of `steps` steps: the sum of the last one, the sums of all steps added up, and every rank's state by name.
 struct outcome {
     tensor<float> last;
     std::vector<double> total;

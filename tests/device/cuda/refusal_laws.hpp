@@ -1,5 +1,5 @@
 #pragma once
-// What kernels of every grid device refuse, in the host's words.
+// Input that kernels of every grid device refuse, in the host's words.
 
 #include "device/cuda/law_numbers.hpp"
 

@@ -12,7 +12,7 @@ namespace cairn::repeat_laws {
 
 using namespace kernel_laws;
 
-/// What kernels have left, by name.
+/// Results of kernels, by name.
 class results {
 public:
     template <class T, class D>

@@ -1,5 +1,5 @@
 #pragma once
-// What softmax and cross-entropy of every grid device obey, beside kernel_laws.hpp: plain loops, logits that are large,
+// Laws of softmax and cross-entropy of every grid device, besides kernel_laws.hpp: plain loops, logits that are large,
 // infinite or undefined, all smoothing, labels that do not exist, no rows.
 
 #include "device/cuda/law_numbers.hpp"

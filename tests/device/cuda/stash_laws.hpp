@@ -42,7 +42,7 @@ inline bits random_mask(index_t n, std::uint32_t stream) {
 }
 inline bool bit(const bits& mask, index_t i) { return (mask[i / 8] >> (i % 8)) & 1; }
 
-/// What packing and unpacking on D makes of x.
+/// x after packing and unpacking on D.
 struct result {
     index_t bytes;
     bits body;
@@ -228,7 +228,7 @@ void not_finite() {
                       Catch::Matchers::Contains("set huffman to false"));
 }
 
-/// What is packed waits in the category of the host.
+/// Packed tensors wait in the category of the host.
 template <class D, bool Alike>
 void memory() {
     const tensor<float> x = values({20, 1000}, true);

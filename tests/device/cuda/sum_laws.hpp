@@ -1,5 +1,5 @@
 #pragma once
-// What reductions of every grid device obey, beside kernel_laws.hpp: nothing to sum, as many blocks as there are at
+// Laws of reductions of every grid device, besides kernel_laws.hpp: nothing to sum, as many blocks as there are at
 // most, squares beyond float, the forms that leave their result on the device, sums down many columns. Compared with
 // long double.
 

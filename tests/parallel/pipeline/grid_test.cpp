@@ -70,7 +70,7 @@ TEST_CASE("the course's page has the grids that the program prints", "[pipeline]
     CHECK(grids >= 5);
 }
 
-/// What `runs` steps of the schedule leave in trace.json, with processes from `first_rank`.
+/// The events of `runs` steps of the schedule in trace.json, with processes from `first_rank`.
 /// Each action of a stage but the first has waited for 0.1 s before.
 std::string events_of(const pipeline_program& program, const pipeline_times& t, int runs, int first_rank) {
     std::string text;

@@ -17,7 +17,7 @@ namespace spatial_networks {
 using namespace cairn;
 using cairn::index_t;
 
-// What two steps of a network leave: losses, gradients of both steps, buffers at the end.
+// Results of two steps of a network: losses, gradients of both steps, buffers at the end.
 struct outcome {
     std::vector<double> losses, gradients, buffers;
 };

@@ -40,7 +40,7 @@ inline tensor<double> joined(ranks_axis& axis, const tensor<double>& x, const sh
     return axis.gather(x, at, whole[at], "test").clone();
 }
 
-/// What a pass leaves.
+/// Results of a pass.
 struct result {
     tensor<double> y, dx;
     std::map<std::string, tensor<double>> values, gradients;  // whole ones

@@ -1,4 +1,5 @@
-// What cuBLASLt, cuDNN and cuSOLVER compute. On a GPU; the same laws run on an emulated one (emulated_*_test.cpp).
+// Laws of cuBLASLt's, cuDNN's and cuSOLVER's results. On a GPU; the same laws run on an emulated one
+// (emulated_*_test.cpp).
 
 #include "device/cuda/convolution_laws.hpp"
 #include "device/cuda/library_laws.hpp"
