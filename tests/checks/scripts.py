@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks what no compiler sees: shell and Python scripts parse and are executable, JSON and TOML files are valid; links of Markdown pages lead to
 files of the repository and to headings, programs that a page runs were built on it (page_commands.py); the README shows the example that is
-compiled; course/settings.md has the settings that the code reads, and no others; lines of comments end at column 120; figures in text that are
-marked with a record of reference/ are the record's.
+compiled; course/settings.md has the settings that the code reads, and no others; lines of comments end at column 120, headers that they name
+exist; figures in text that are marked with a record of reference/ are the record's.
 
     tests/checks/scripts.py [ROOT]
 """
@@ -72,6 +72,16 @@ def long_comments(path):
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if len(line) > 120 and (line.lstrip().startswith((f"{mark} ", f"{mark}/ ")) or f"  {mark} " in line[:120] and '"' not in line):
             yield f"{number}: a line of comment with {len(line)} columns, more than 120"
+
+
+def absent_headers(path, root, paths):
+    """Headers that comments of the library and its tests name, and the repository does not have."""
+    if path.suffix not in (".hpp", ".cpp", ".cu") or path.relative_to(root).parts[0] not in ("include", "tests"):
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for name in re.findall(r"(?<![\w/*-])[\w/-]+\.hpp\b", line.partition("// ")[2]):
+            if f"/{name}" not in paths:
+                yield f"{number}: names {name}, which does not exist"
 
 
 SECTIONS = "train data model loss optimizer lr_schedule kfac shampoo soap muon admm activations parallel compress".split()
@@ -145,6 +155,8 @@ def main():
     offences = [f"{path.relative_to(root)}: {what}" for path in files for what in offences_of(path, root)]
 
     offences += [f"{path.relative_to(root)}:{what}" for path in files for what in long_comments(path)]
+    paths = {"/" + "/".join(path.relative_to(root).parts[i:]) for path in files for i in range(len(path.relative_to(root).parts))}
+    offences += [f"{path.relative_to(root)}:{what}" for path in files for what in absent_headers(path, root, paths)]
     offences += [f"{path.relative_to(root)}: {what}" for path in files if path.suffix == ".md" for what in figure_faults(path, root)]
     offences += [f"{path.relative_to(root)}: {what}" for path in files if path.suffix == ".md" and path.name != "CHANGELOG.md"
                  for what in [*page_commands.command_faults(path, root), *page_commands.anchor_faults(path)]]

@@ -1,5 +1,5 @@
 #pragma once
-// The label of rows that a loss leaves out, where none is left out.
+// The default of a loss's ignore_index (rows with that label are left out): a label that no row has.
 
 #include <cstdint>
 #include <limits>
