@@ -148,7 +148,7 @@ std::vector<double> small_buckets(int ranks, int zero_stage) {
                 net.backward(drawn(2 * step + 1), saved, how);
                 synchronise(group.gradients, group.agree, {.samples = 3}, step);
                 optimizer.step(0.05);
-                if (zero_stage) share_values(group.over, weights, group.owners);
+                if (zero_stage) all_gather_values(group.over, weights, group.owners);
             }
         };
         const sgd rule{{.momentum = 0.9}};

@@ -138,7 +138,7 @@ outcome train_together(const problem& p, const O& rule, int ranks, world::config
                     {.loss = loss * static_cast<double>(s.count), .samples = static_cast<double>(s.count)}, step);
                 out.losses.push_back(t.loss / t.samples);
                 o.step(0.05);
-                if (mine.zero_stage) share_values(all.over, weights, all.owners);
+                if (mine.zero_stage) all_gather_values(all.over, weights, all.owners);
             }
         };
         if (mine.zero_stage) {

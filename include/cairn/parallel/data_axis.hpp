@@ -5,7 +5,7 @@
 //   gradients   gradient_sync.hpp   sums of gradients
 //   agree       agreement.hpp       totals of the batch; whether all take the step
 //   group       replicas.hpp        batch normalisation over the batch of all ranks
-//   owners      sharded.hpp         the parameters that each rank's optimizer updates; share_values() afterwards
+//   owners      sharded.hpp         the parameters that each rank's optimizer updates; all_gather_values() after it
 
 #include <cairn/parallel/agreement.hpp>
 #include <cairn/parallel/channel.hpp>

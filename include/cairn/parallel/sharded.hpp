@@ -56,8 +56,8 @@ struct sharded {
 
 /// Collective, after a sharded optimizer's step: every rank gets the values updated by the others.
 template <Communicator C, class T, Device D>
-void share_values(channel<C>& over, arena<T, D>& weights, const std::vector<range>& owners) {
-    const trace_scope scope("share values", "", "communication");
+void all_gather_values(channel<C>& over, arena<T, D>& weights, const std::vector<range>& owners) {
+    const trace_scope scope("all-gather values", "", "communication");
     all_gather(over.device, weights.values().span(), owners);
 }
 

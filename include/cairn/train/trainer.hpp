@@ -84,7 +84,7 @@ public:
             ++update_.optimizer.steps();
         } else {
             recorder_.update(update_.optimizer, now.lr, numbers);
-            if (ranks_ && !ranks_->owners.empty()) share_values(ranks_->over, model_.weights(), ranks_->owners);
+            if (ranks_ && !ranks_->owners.empty()) all_gather_values(ranks_->over, model_.weights(), ranks_->owners);
         }
         return done;
     }

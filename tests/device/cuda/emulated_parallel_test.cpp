@@ -125,7 +125,7 @@ outcome train(const problem& p, const network& make, const O& rule, int ranks, c
                     {.loss = loss * static_cast<double>(s.count), .samples = static_cast<double>(s.count)}, step);
                 out.losses.push_back(t.loss / t.samples);
                 o.step(0.05);
-                if (how.zero_stage) share_values(all.over, weights, all.owners);
+                if (how.zero_stage) all_gather_values(all.over, weights, all.owners);
             }
             for (const auto& [name, t] : o.flat_state())
                 after.state[static_cast<std::size_t>(c.rank())].push_back(t.on_host());

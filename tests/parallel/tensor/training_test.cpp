@@ -84,7 +84,7 @@ TEST_CASE("split transformer: on a mesh of data and tensor ranks Adam with ZeRO-
             const std::vector<range>& owners;
             double step(double lr) {
                 const double norm = o.step(lr);
-                share_values(over, weights, owners);
+                all_gather_values(over, weights, owners);
                 return norm;
             }
         } all_step{o, data_ranks, weights, owners};
