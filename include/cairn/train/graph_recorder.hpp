@@ -14,12 +14,12 @@
 #include <cairn/data/micro_batches.hpp>
 #include <cairn/optim/any_optimizer.hpp>
 #include <cairn/parallel/gradient_reducer.hpp>
+#include <cairn/train/training_algorithm.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -30,17 +30,6 @@ namespace cairn {
 /// A device on which steps are recorded.
 template <class D>
 concept RecordsSteps = GraphCapture<D> && CopiesIn<D> && CopiesOut<D>;
-
-/// Results of a step's launches for the host.
-template <Device D>
-struct step_scalars {
-    struct piece {
-        scalar_on<D> loss, correct;  // correct: samples classified right
-    };
-    std::vector<piece> pieces;              // of each micro-batch
-    scalar_on<D> broken = 0;                // gradients that are not finite, where they are counted
-    std::optional<scalar_on<D>> norm = {};  // of the gradients, where the update was launched too
-};
 
 /// How a trainer launches its steps.
 struct recording_config {

@@ -6,8 +6,8 @@
 #include <cairn/data/micro_batches.hpp>
 #include <cairn/objectives/objective.hpp>
 #include <cairn/parallel/agreement.hpp>
-#include <cairn/train/graph_recorder.hpp>
 #include <cairn/train/shared_layers.hpp>
+#include <cairn/train/training_algorithm.hpp>
 
 #include <cmath>
 #include <cstddef>

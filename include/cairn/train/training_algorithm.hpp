@@ -7,6 +7,7 @@
 // Trained weights are those of the model's arena whichever algorithm trains them: tests, checkpoints and records work
 // on the same model.
 
+#include <cairn/core/device_scalar.hpp>
 #include <cairn/data/micro_batches.hpp>
 #include <cairn/objectives/objective.hpp>
 #include <cairn/optim/optimizer.hpp>
@@ -14,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +30,17 @@ struct step_result {
     bool stop = false;     // some rank was asked to stop
 
     bool taken() const { return !skipped && samples > 0; }  // 0: all samples of all ranks were left out
+};
+
+/// Results of a step's launches, before the host has waited for them; of this rank.
+template <Device D>
+struct step_scalars {
+    struct piece {
+        scalar_on<D> loss, correct;  // correct: samples classified right
+    };
+    std::vector<piece> pieces;              // of each micro-batch
+    scalar_on<D> broken = 0;                // gradients that are not finite, where they are counted
+    std::optional<scalar_on<D>> norm = {};  // of the gradients, where the update was launched too
 };
 
 /// State of an algorithm besides the model: tensors of this rank's layers, and numbers that are equal on all ranks.
