@@ -176,9 +176,10 @@ inline void select_largest(cpu, std::span<const float> x, index_t k, selection<c
         }
 }
 
-/// About k values, all those of magnitudes ≥ a threshold (Lin et al., Deep Gradient Compression, ICLR 2018): the
-/// one of rank k / 100 in a strided sample of 1 %; × 1.3 while more than 1.3 k pass, × 0.8 while fewer than 0.8 k;
-/// exact after 10 of these or where the threshold is 0. Returns the number of adaptations, 11 for exact.
+/// About k values: all magnitudes ≥ a threshold (Lin et al., Deep Gradient Compression, ICLR 2018). It begins with the
+/// one of rank k / 100 in a strided sample of 1 %, and is multiplied by 1.3 while more than 1.3 k pass, by 0.8 while
+/// fewer than 0.8 k do. The selection is exact after 10 of these, or where the threshold is 0. Returns the number of
+/// adaptations, 11 for exact.
 inline int select_sampled(cpu, std::span<const float> x, index_t k, selection<cpu>& chosen) {
     constexpr int most = 10;
     chosen.resize(0);

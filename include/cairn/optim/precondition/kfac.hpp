@@ -11,14 +11,13 @@
 //                   summed in the order of the model's parameters; a norm constraint; or grafting: each layer's V as
 //                   long as its gradient
 //
-// A layer of one weight (and bias) is one block for each group; lookups have a diagonal A; scale and shift of
-// normalisation are a diagonal; factors beyond `max_size` become diagonal. Parameters that no layer announces or that
-// `skip` names keep their gradients. With `inverse_staleness` the decompositions are made on a thread of their own and
-// used so many steps later: the same steps in every run. Several ranks share the work through kfac_work_assignment
-// (kfac_layer.hpp). On a grid device directions are made and clipped there, and only steps that take statistics ask it
-// something: whether they are finite; those of a pipeline's stage also, how long directions are. With
-// `inverse_staleness` decompositions are spread there over the steps until their use, as equal shares of n³ as their
-// sizes allow (device/deferred_tasks.hpp).
+// A layer of one weight (and bias) is one block for each group. Lookups have a diagonal A. Scale and shift of
+// normalisation, and factors beyond `max_size`, are diagonal. Parameters that no layer announces, or that `skip` names,
+// keep their gradients. With `inverse_staleness` the decompositions are used that many steps after their start, the
+// same steps in every run: on the host they are made on a thread of their own, on a grid device in shares of n³ over
+// these steps (device/deferred_tasks.hpp). Several ranks share the work through kfac_work_assignment (kfac_layer.hpp).
+// On a grid device the host waits only in steps that take statistics, for whether they are finite, and in a stage of a
+// pipeline for the lengths of directions.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/compiled.hpp>

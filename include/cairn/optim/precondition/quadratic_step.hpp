@@ -72,10 +72,11 @@ public:
     }
 
     /// Takes one step. The arena's gradients are those of the mean loss over `examples` samples of all ranks.
-    /// `output(whole)` runs forward with the weights as they are on this rank's part of the batch, a share of `part`,
-    /// or on the samples of it that F is taken of, whose outputs at the weights before the step are y; `loss(y,
-    /// whole)` → {mean value, gradient over y}; `sum(numbers)` adds up over the ranks. Returns the model's value, what
-    /// the loss should fall by.
+    ///   output(whole)    forward with the present weights on this rank's part of the batch, a share of `part`, or on
+    ///                    those samples of it that F is taken of: their outputs before the step are y
+    ///   loss(y, whole)   → {mean value, gradient over y}
+    ///   sum(numbers)     adds up over the ranks
+    /// Returns the model's value: the predicted change of the loss.
     template <class Output, class Loss, class Sum>
     double take(double examples, double loss_before, double part, const tensor<float, D>& y, Output&& output,
                 Loss&& loss, Sum&& sum) {
