@@ -52,7 +52,7 @@ void in_both(F f, Two&... t) {
 
 template <class D>
 void norms() {
-    constexpr index_t rows = 40;
+    constexpr index_t rows = 300;  // several packets a thread
     for (const index_t channels : {5, 16})
         for (const activation act : {activation::none, activation::relu, activation::leaky_relu})
             for (const bool with_skip : {false, true}) {
@@ -80,6 +80,15 @@ void norms() {
                         if (!with_skip) D::set_bytes(added.data(), 0, added.bytes());
                     },
                     dy, x, dx, dskip);
+                const auto sums_of = [&](const auto& from, const auto& g) {
+                    tensor<float, D> sums({4, channels});
+                    float* const to = sums.data();
+                    batch_statistics(D{}, rows, channels, from.data(), to, to + channels);
+                    batch_norm_sums(D{}, rows, channels, g.data(), bits.data(), act, 0.25f, from.data(), mean.data(),
+                                    invstd.data(), to + 2 * channels, to + 3 * channels);
+                    return sums.on_host();
+                };
+                CHECK(same_bits(sums_of(x.half, dy.half), sums_of(x.wide, dy.wide)));
             }
 }
 

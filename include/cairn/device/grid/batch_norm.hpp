@@ -21,6 +21,7 @@ namespace grid {
 /// x - x₀ and its square.
 template <class T, class S>
 struct moments_op {
+    static constexpr int ahead = packets_ahead<T>(1);
     const T* x;
 
     template <int Lanes>
@@ -34,8 +35,14 @@ struct moments_op {
     };
 
     template <int Lanes>
-    CAIRN_HD void add(index_t at, const coefficients<Lanes>& c, S (&first)[Lanes], S (&second)[Lanes]) const {
-        const auto p = *reinterpret_cast<const packet<T, Lanes>*>(x + at);
+    using loaded = packet<T, Lanes>;
+    template <int Lanes>
+    CAIRN_HD loaded<Lanes> load(index_t at) const {
+        return *reinterpret_cast<const packet<T, Lanes>*>(x + at);
+    }
+    template <int Lanes>
+    CAIRN_HD void add(const loaded<Lanes>& p, const coefficients<Lanes>& c, S (&first)[Lanes],
+                      S (&second)[Lanes]) const {
         for (int j = 0; j < Lanes; ++j) {
             const S v = static_cast<S>(p.v[j]) - c.origin[j];
             first[j] += v;
@@ -78,6 +85,10 @@ struct norm_apply_op {
     T* y;
     std::uint8_t* bits;
 
+    static constexpr int ahead = packets_ahead<T>(2);
+    struct loaded {
+        T x[packet_lanes], skip[packet_lanes];
+    };
     struct coefficients {
         S center[packet_lanes], scale[packet_lanes], shift[packet_lanes];
         CAIRN_HD void set(int j, index_t c, const norm_apply_op& op) {
@@ -95,14 +106,19 @@ struct norm_apply_op {
         }
     };
 
-    CAIRN_HD void operator()(index_t at, bool whole, int count, const coefficients& c) const {
-        T in[packet_lanes], out[packet_lanes], added[packet_lanes];
-        load_packet(x + at, whole, count, in);
-        if (skip) load_packet(skip + at, whole, count, added);
+    CAIRN_HD loaded load(index_t at, bool whole, int count) const {
+        loaded in;
+        load_packet(x + at, whole, count, in.x);
+        if (skip) load_packet(skip + at, whole, count, in.skip);
+        return in;
+    }
+
+    CAIRN_HD void store(index_t at, bool whole, int count, const loaded& in, const coefficients& c) const {
+        T out[packet_lanes];
         unsigned kept = 0;
         for (int j = 0; j < packet_lanes; ++j) {
-            S v = (static_cast<S>(in[j]) - c.center[j]) * c.scale[j] + c.shift[j];
-            if (skip) v += static_cast<S>(added[j]);
+            S v = (static_cast<S>(in.x[j]) - c.center[j]) * c.scale[j] + c.shift[j];
+            if (skip) v += static_cast<S>(in.skip[j]);
             if (sign) {
                 const bool on = !(v <= 0);
                 kept |= (on ? 1u : 0u) << j;
@@ -117,6 +133,7 @@ struct norm_apply_op {
 
 template <class T, class S>
 struct norm_sums_op {
+    static constexpr int ahead = packets_ahead<T>(2);
     const T *dy, *x;
     const std::uint8_t* bits;
     S slope;
@@ -130,14 +147,22 @@ struct norm_sums_op {
     };
 
     template <int Lanes>
-    CAIRN_HD void add(index_t at, const coefficients<Lanes>& c, S (&first)[Lanes], S (&second)[Lanes]) const {
-        const auto g = *reinterpret_cast<const packet<T, Lanes>*>(dy + at);
-        const auto v = *reinterpret_cast<const packet<T, Lanes>*>(x + at);
-        const unsigned kept = bits ? bits[at / packet_lanes] >> (at % packet_lanes) : ~0u;
+    struct loaded {
+        packet<T, Lanes> dy, x;
+        unsigned kept;
+    };
+    template <int Lanes>
+    CAIRN_HD loaded<Lanes> load(index_t at) const {
+        return {*reinterpret_cast<const packet<T, Lanes>*>(dy + at), *reinterpret_cast<const packet<T, Lanes>*>(x + at),
+                bits ? bits[at / packet_lanes] >> (at % packet_lanes) : ~0u};
+    }
+    template <int Lanes>
+    CAIRN_HD void add(const loaded<Lanes>& in, const coefficients<Lanes>& c, S (&first)[Lanes],
+                      S (&second)[Lanes]) const {
         for (int j = 0; j < Lanes; ++j) {
-            const S d = masked(static_cast<S>(g.v[j]), kept, j, slope);
+            const S d = masked(static_cast<S>(in.dy.v[j]), in.kept, j, slope);
             first[j] += d;
-            second[j] += d * (static_cast<S>(v.v[j]) - c.center[j]);
+            second[j] += d * (static_cast<S>(in.x.v[j]) - c.center[j]);
         }
     }
 };
@@ -160,6 +185,11 @@ struct norm_gradient_op {
     const S *mean, *invstd, *gamma, *dgamma, *dbeta;
     T *dx, *dskip;
 
+    static constexpr int ahead = packets_ahead<T>(2);
+    struct loaded {
+        T dy[packet_lanes], x[packet_lanes];
+        unsigned kept;
+    };
     struct coefficients {
         S center[packet_lanes], a[packet_lanes], b[packet_lanes], c0[packet_lanes];
         CAIRN_HD void set(int j, index_t c, const norm_gradient_op& op) {
@@ -184,18 +214,23 @@ struct norm_gradient_op {
         }
     };
 
-    CAIRN_HD void operator()(index_t at, bool whole, int count, const coefficients& c) const {
-        T g[packet_lanes], v[packet_lanes], masked_g[packet_lanes];
-        load_packet(dy + at, whole, count, g);
-        load_packet(x + at, whole, count, v);
-        const unsigned kept = bits ? bits[at / packet_lanes] : ~0u;
+    CAIRN_HD loaded load(index_t at, bool whole, int count) const {
+        loaded in;
+        load_packet(dy + at, whole, count, in.dy);
+        load_packet(x + at, whole, count, in.x);
+        in.kept = bits ? bits[at / packet_lanes] : ~0u;
+        return in;
+    }
+
+    CAIRN_HD void store(index_t at, bool whole, int count, const loaded& in, const coefficients& c) const {
+        T out[packet_lanes], kept_dy[packet_lanes];
         for (int j = 0; j < packet_lanes; ++j) {
-            const S d = masked(static_cast<S>(g[j]), kept, j, slope);
-            masked_g[j] = static_cast<T>(d);
-            v[j] = static_cast<T>(((static_cast<S>(v[j]) - c.center[j]) * c.b[j] + (d + c.c0[j])) * c.a[j]);
+            const S d = masked(static_cast<S>(in.dy[j]), in.kept, j, slope);
+            kept_dy[j] = static_cast<T>(d);
+            out[j] = static_cast<T>(((static_cast<S>(in.x[j]) - c.center[j]) * c.b[j] + (d + c.c0[j])) * c.a[j]);
         }
-        store_packet(dx + at, whole, count, v);
-        if (dskip) store_packet(dskip + at, whole, count, masked_g);
+        store_packet(dx + at, whole, count, out);
+        if (dskip) store_packet(dskip + at, whole, count, kept_dy);
     }
 };
 

@@ -37,6 +37,13 @@ void in_lanes(index_t n, bool aligned, F&& f) {
         f(lane_count<1>{});
 }
 
+/// Packets of each of `arrays` arrays that a thread loads before it uses the first: 64 bytes on their way. Registers of
+/// coefficients leave room for so few threads that memory would be idle while each waits for one packet.
+template <class T>
+constexpr int packets_ahead(int arrays) {
+    return std::max(1, static_cast<int>(64 / (packet_lanes * sizeof(T))) / arrays);
+}
+
 /// v = the first `count` elements at `from`, zeros behind them. `whole`: eight at once.
 template <class T>
 CAIRN_HD inline void load_packet(const T* from, bool whole, int count, T (&v)[packet_lanes]) {
@@ -75,8 +82,9 @@ CAIRN_HD inline void store_packet(T* to, bool whole, int count, const T (&v)[pac
     }
 }
 
-/// Calls op(at, whole, count, coefficients) for all packets: `at` the first element, `count` its elements.
-/// Op::coefficients has set(lane, channel, op), and set_all(channel, op) for eight lanes from that channel on.
+/// For all packets, op.store(at, whole, count, loaded, coefficients) of what op.load(at, whole, count) gave, for
+/// Op::ahead packets before the first is stored: `at` the first element, `count` its elements. Op::coefficients has
+/// set(lane, channel, op), and set_all(channel, op) for eight lanes from that channel on.
 template <class Op>
 struct channel_pass {
     index_t n, channels;
@@ -91,13 +99,22 @@ struct channel_pass {
         const index_t first = b.block() * b.threads() + b.thread();
         if (first >= stride) return;
         typename Op::coefficients c;
-        if (fixed) c.set_all(first % groups * packet_lanes, op);
-        for (index_t p = first; p < packets; p += stride) {
+        if (fixed) c.set_all(remainder(first, groups) * packet_lanes, op);
+        index_t p = first;
+        for (; fixed && aligned && p + (Op::ahead - 1) * stride < packets; p += Op::ahead * stride) {
+            typename Op::loaded in[Op::ahead];
+            CAIRN_UNROLL
+            for (int k = 0; k < Op::ahead; ++k) in[k] = op.load((p + k * stride) * packet_lanes, true, packet_lanes);
+            CAIRN_UNROLL
+            for (int k = 0; k < Op::ahead; ++k) op.store((p + k * stride) * packet_lanes, true, packet_lanes, in[k], c);
+        }
+        for (; p < packets; p += stride) {
             const index_t at = p * packet_lanes;
             const int count = n - at < packet_lanes ? static_cast<int>(n - at) : packet_lanes;
+            const bool whole = aligned && count == packet_lanes;
             if (!fixed)
                 for (int j = 0; j < packet_lanes; ++j) c.set(j, remainder(at + j, channels), op);
-            op(at, aligned && count == packet_lanes, count, c);
+            op.store(at, whole, count, op.load(at, whole, count), c);
         }
     }
 };
@@ -107,16 +124,17 @@ template <GridDevice D, class Op>
 void for_channels(D, index_t rows, index_t channels, bool aligned, Op op) {
     const index_t n = rows * channels;
     if (n == 0) return;
+    constexpr int threads = 128;  // small blocks: of kernels of many registers more threads fit
     // blocks that hold a thread for each group of channels
-    const index_t least = (channels / packet_lanes + 255) / 256;
-    // Two rounds of blocks at full occupancy: fewer threads fetch coefficients, and each for more packets.
+    const index_t least = (channels / packet_lanes + threads - 1) / threads;
+    // A few rounds of blocks at full occupancy: fewer threads fetch coefficients, and each for more packets.
     const index_t blocks =
-        std::min(blocks_for<D>((n + packet_lanes - 1) / packet_lanes, 256, 2), index_t{D::multiprocessors()} * 16);
-    D::launch({.blocks = std::max(least, blocks), .threads = 256}, channel_pass<Op>{n, channels, aligned, op});
+        std::min(blocks_for<D>((n + packet_lanes - 1) / packet_lanes, threads, 2), index_t{D::multiprocessors()} * 24);
+    D::launch({.blocks = std::max(least, blocks), .threads = threads}, channel_pass<Op>{n, channels, aligned, op});
 }
 
-/// Two sums down each column: partial (2, parts, channels). Op::add(at, lanes…) adds one row's elements of a thread's
-/// Lanes channels.
+/// Two sums down each column: partial (2, parts, channels). op.add(loaded, …) adds what op.load(at) gave of one row's
+/// Lanes channels, Op::ahead rows being loaded before the first is added.
 template <int Lanes, class Op, class S>
 struct channel_parts {
     index_t rows, channels, parts;
@@ -138,8 +156,16 @@ struct channel_parts {
                 c.set_all(group * Lanes, op);
             else
                 for (int j = 0; j < Lanes; ++j) c.set(j, group * Lanes + j, op);
-            for (index_t r = begin + lane; r < end; r += lanes)
-                op.template add<Lanes>(r * channels + group * Lanes, c, first, second);
+            const index_t step = lanes * channels, behind = end * channels;
+            index_t at = (begin + lane) * channels + group * Lanes;
+            for (; at + (Op::ahead - 1) * step < behind; at += Op::ahead * step) {
+                typename Op::template loaded<Lanes> in[Op::ahead];
+                CAIRN_UNROLL
+                for (int k = 0; k < Op::ahead; ++k) in[k] = op.template load<Lanes>(at + k * step);
+                CAIRN_UNROLL
+                for (int k = 0; k < Op::ahead; ++k) op.template add<Lanes>(in[k], c, first, second);
+            }
+            for (; at < behind; at += step) op.template add<Lanes>(op.template load<Lanes>(at), c, first, second);
         }
         S* const all = b.template shared<S>();  // (2 Lanes, threads)
         for (int j = 0; j < Lanes; ++j) {

@@ -43,13 +43,13 @@ struct column_parts {
     }
 };
 
-inline constexpr int totals_across = 32, totals_threads = 512;  // columns side by side in a block, and threads
+inline constexpr int totals_across = 8, totals_threads = 512;  // columns side by side in a block, and threads
 
 /// Blocks of a kernel that adds up the parts of `columns` columns.
 inline index_t totals_blocks(index_t columns) { return (columns + totals_across - 1) / totals_across; }
 
-/// Σ over the parts of column `c`, partial (parts, columns), for the thread that has true from first_of_column(): a
-/// warp adds the same parts of 32 columns, for one thread a column would wait for a thousand parts one after the other.
+/// Σ over the parts of column `c`, partial (parts, columns), for the thread that has true from first_of_column(): 64
+/// threads share a column, for one would wait for a thousand parts one after the other; eight columns fill a sector.
 /// `scratch`: a double a thread.
 template <class Block>
 CAIRN_HD bool first_of_column(Block& b) {
@@ -62,7 +62,13 @@ CAIRN_HD double total_of_parts(Block& b, index_t columns, index_t parts, index_t
               lane = static_cast<int>(b.thread()) / totals_across;
     double sum = 0;
     if (c < columns)
-        for (index_t p = lane; p < parts; p += lanes) sum += static_cast<double>(partial[p * columns + c]);
+        for (index_t p = lane; p < parts; p += 4 * lanes) {
+            Sum v[4];
+            CAIRN_UNROLL
+            for (int k = 0; k < 4; ++k) v[k] = p + k * lanes < parts ? partial[(p + k * lanes) * columns + c] : Sum{};
+            CAIRN_UNROLL
+            for (int k = 0; k < 4; ++k) sum += static_cast<double>(v[k]);
+        }
     scratch[b.thread()] = sum;
     b.sync();
     if (first_of_column(b))

@@ -38,12 +38,18 @@ struct add_to_rows_op {
         CAIRN_HD void set_all(index_t c, const add_to_rows_op& op) { load_eight(op.v + c, added); }
     };
 
-    CAIRN_HD void operator()(index_t at, bool whole, int count, const coefficients& c) const {
-        T p[packet_lanes];
-        load_packet(a + at, whole, count, p);
+    static constexpr int ahead = packets_ahead<T>(1);
+    using loaded = packet<T, packet_lanes>;
+    CAIRN_HD loaded load(index_t at, bool whole, int count) const {
+        loaded p;
+        load_packet(a + at, whole, count, p.v);
+        return p;
+    }
+
+    CAIRN_HD void store(index_t at, bool whole, int count, loaded p, const coefficients& c) const {
         for (int j = 0; j < packet_lanes; ++j)
-            p[j] = static_cast<T>(static_cast<sum_type<T>>(p[j]) + static_cast<sum_type<T>>(c.added[j]));
-        store_packet(a + at, whole, count, p);
+            p.v[j] = static_cast<T>(static_cast<sum_type<T>>(p.v[j]) + static_cast<sum_type<T>>(c.added[j]));
+        store_packet(a + at, whole, count, p.v);
     }
 };
 
