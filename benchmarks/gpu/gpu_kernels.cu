@@ -228,6 +228,23 @@ void others(const std::string& type) {
     });
 }
 
+/// The pooling of ResNet-50 and the first ones of CosmoFlow.
+template <class T>
+void poolings(const std::string& type) {
+    const auto both = [&](const std::string& name, const pool_geometry& g) {
+        const auto x = some<T>(g.x_elements()), dy = some<T>(g.y_elements());
+        tensor<T, cuda> y({g.y_elements()}), dx({g.x_elements()});
+        tensor<std::uint8_t, cuda> code({g.y_elements()});
+        report(name + " forward, " + type, 0, [&] { max_pool_forward(cuda{}, g, x.data(), y.data(), code.data()); });
+        report(name + " backward, " + type, 0,
+               [&] { max_pool_backward(cuda{}, g, dy.data(), code.data(), dx.data()); });
+    };
+    const auto plane = pool_axis::sliding(112, 3, 2, 1), volume = pool_axis::sliding(128, 2, 2, 0);
+    both("max pooling 3x3 of 112x112, 64 channels",
+         {.n = 256, .channels = 64, .axis = {pool_axis::sliding(1, 1, 1, 0), plane, plane}});
+    both("max pooling 2x2x2 of 128x128x128, 16 channels", {.n = 8, .channels = 16, .axis = {volume, volume, volume}});
+}
+
 /// Beside torch_attention.py, of the same shapes.
 template <class T>
 void attentions(const std::string& type, double rate) {
@@ -326,6 +343,8 @@ int main(int argc, char** argv) {
         normalisation<bfloat16>("bf16");
         inputs<float>("float");
         inputs<bfloat16>("bf16");
+        poolings<float>("float");
+        poolings<bfloat16>("bf16");
         others<float>("float");
         others<bfloat16>("bf16");
         convolutions<bfloat16>("bf16", measured.product16);

@@ -88,6 +88,30 @@ CAIRN_HD inline index_t quotient(index_t a, index_t b) {
 }
 CAIRN_HD inline index_t remainder(index_t a, index_t b) { return a - quotient(a, b) * b; }
 
+/// Divides by a number below 2³¹ that is known before the launch: what is below 2³¹ by a product and a shift (Granlund
+/// and Montgomery 1994), for a GPU divides in some twenty instructions.
+class fixed_divisor {
+public:
+    explicit fixed_divisor(index_t by) : by_(static_cast<std::uint32_t>(std::max<index_t>(by, 1))) {
+        while (std::uint64_t{1} << shift_ < by_) ++shift_;
+        factor_ = static_cast<std::uint32_t>((((std::uint64_t{1} << shift_) - by_) << 32) / by_ + 1);
+    }
+    CAIRN_HD index_t operator()(index_t n) const {
+        if (n >> 31 != 0) return n / by_;
+        const auto low = static_cast<std::uint32_t>(n);
+        return (static_cast<std::uint32_t>(std::uint64_t{low} * factor_ >> 32) + low) >> shift_;
+    }
+    /// n becomes the quotient; returns the remainder.
+    CAIRN_HD int take(index_t& n) const {
+        const index_t above = (*this)(n), rest = n - above * by_;
+        n = above;
+        return static_cast<int>(rest);
+    }
+
+private:
+    std::uint32_t by_, factor_, shift_ = 0;
+};
+
 /// The type that sums of T run in: float for what float holds exactly enough of, else double.
 template <class T>
 using sum_type = std::conditional_t<std::is_same_v<T, double>, double, float>;

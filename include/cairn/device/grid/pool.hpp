@@ -10,28 +10,38 @@ namespace cairn {
 
 namespace grid {
 
-/// A pool_axis that can travel to a device: windows as formulas instead of lists.
+/// A pool_axis that can travel to a device: windows as formulas instead of lists. Positions have 32 bits, which fewer
+/// registers hold: lists of more would not fit the host.
 struct window_axis {
-    index_t in, out, kernel, stride, pad;
+    int in, out, kernel, stride, pad;
     bool adaptive;
+    fixed_divisor by_stride;
 
     explicit window_axis(const pool_axis& a)
-        : in(a.in), out(a.out), kernel(a.kernel), stride(a.stride), pad(a.pad), adaptive(a.is_adaptive) {}
+        : in(static_cast<int>(a.in)),
+          out(static_cast<int>(a.out)),
+          kernel(static_cast<int>(a.kernel)),
+          stride(static_cast<int>(a.stride)),
+          pad(static_cast<int>(a.pad)),
+          adaptive(a.is_adaptive),
+          by_stride(a.stride) {}
 
-    CAIRN_HD index_t start(index_t o) const { return adaptive ? o * in / out : o * stride - pad; }
-    CAIRN_HD index_t begin(index_t o) const { return start(o) > 0 ? start(o) : 0; }
-    CAIRN_HD index_t end(index_t o) const {
-        const index_t e = adaptive ? ((o + 1) * in + out - 1) / out : start(o) + kernel;
+    /// ⌊n of / parts⌋
+    CAIRN_HD static int share(int n, int of, int parts) { return static_cast<int>(quotient(index_t{n} * of, parts)); }
+    CAIRN_HD int start(int o) const { return adaptive ? share(o, in, out) : o * stride - pad; }
+    CAIRN_HD int begin(int o) const { return start(o) > 0 ? start(o) : 0; }
+    CAIRN_HD int end(int o) const {
+        const int e = adaptive ? in - share(out - o - 1, in, out) : start(o) + kernel;
         return e < in ? e : in;
     }
     /// Windows [first, last) cover position i.
-    CAIRN_HD index_t first(index_t i) const {
-        if (adaptive) return i * out / in;
-        const index_t room = i + pad - kernel;
-        return room < 0 ? 0 : room / stride + 1;
+    CAIRN_HD int first(int i) const {
+        if (adaptive) return share(i, out, in);
+        const int room = i + pad - kernel;
+        return room < 0 ? 0 : static_cast<int>(by_stride(room)) + 1;
     }
-    CAIRN_HD index_t last(index_t i) const {
-        const index_t l = adaptive ? ((i + 1) * out + in - 1) / in : (i + pad) / stride + 1;
+    CAIRN_HD int last(int i) const {
+        const int l = adaptive ? out - share(in - i - 1, out, in) : static_cast<int>(by_stride(i + pad)) + 1;
         return l < out ? l : out;
     }
 };
@@ -44,48 +54,71 @@ struct windows {
     explicit windows(const pool_geometry& g)
         : n(g.n), channels(g.channels), d(g.axis[0]), h(g.axis[1]), w(g.axis[2]), count_pad(g.count_pad) {}
 
-    CAIRN_HD double divisor(index_t od, index_t oh, index_t ow) const {
-        if (count_pad) return static_cast<double>(d.kernel * h.kernel * w.kernel);
-        return static_cast<double>((d.end(od) - d.begin(od)) * (h.end(oh) - h.begin(oh)) * (w.end(ow) - w.begin(ow)));
+    CAIRN_HD double divisor(int od, int oh, int ow) const {
+        if (count_pad) return static_cast<double>(index_t{d.kernel} * h.kernel * w.kernel);
+        return static_cast<double>(index_t{d.end(od) - d.begin(od)} * (h.end(oh) - h.begin(oh)) *
+                                   (w.end(ow) - w.begin(ow)));
     }
 };
 
-/// Where item i of (n, d, h, w, groups of channels) lies.
 struct place {
-    index_t n, d, h, w, c;
-    CAIRN_HD place(index_t i, index_t depth, index_t height, index_t width, index_t groups) {
-        const auto take = [&i](index_t extent) {
-            const index_t rest = remainder(i, extent);
-            i = quotient(i, extent);
-            return rest;
-        };
-        c = take(groups);
-        w = take(width);
-        h = take(height);
-        d = take(depth);
-        n = i;
-    }
+    index_t n;
+    int d, h, w, c;  // c: a group of channels
 };
 
 /// Runs Op::at<Lanes>(place) for every result of a pooling, `Back`: for every element of its input.
 template <int Lanes, bool Back, class Op>
 struct pool_pass {
+    fixed_divisor depth, height, width, groups;
     Op op;
 
+    explicit pool_pass(const Op& o)
+        : depth(Back ? o.g.d.in : o.g.d.out),
+          height(Back ? o.g.h.in : o.g.h.out),
+          width(Back ? o.g.w.in : o.g.w.out),
+          groups(o.g.channels / Lanes),
+          op(o) {}
+
     CAIRN_HD void operator()(index_t i) const {
-        const windows& g = op.g;
-        op.template at<Lanes>(
-            place(i, Back ? g.d.in : g.d.out, Back ? g.h.in : g.h.out, Back ? g.w.in : g.w.out, g.channels / Lanes));
+        place p;
+        p.c = groups.take(i);
+        p.w = width.take(i);
+        p.h = height.take(i);
+        p.d = depth.take(i);
+        p.n = i;
+        op.template at<Lanes>(p);
     }
 };
 
 template <bool Back, class Op, GridDevice D>
-void for_pool(D d, const pool_geometry& g, bool aligned, Op op) {
+void for_pool(D d, const pool_geometry& g, bool aligned, const Op& op) {
     const index_t elements = Back ? g.x_elements() : g.y_elements();
     if (aligned && g.channels % packet_lanes == 0)
-        for_indices(d, elements / packet_lanes, pool_pass<packet_lanes, Back, Op>{op});
+        for_indices(d, elements / packet_lanes, pool_pass<packet_lanes, Back, Op>(op));
     else
-        for_indices(d, elements, pool_pass<1, Back, Op>{op});
+        for_indices(d, elements, pool_pass<1, Back, Op>(op));
+}
+
+/// use(elements, number of the position in the window) for the positions of window p, in order: those of a row are
+/// loaded four at a time before they are used.
+template <int Lanes, class T, class Use>
+CAIRN_HD void over_window(const windows& g, const place& p, const T* x, Use&& use) {
+    const int d0 = g.d.start(p.d), d1 = g.d.end(p.d), h0 = g.h.start(p.h), h1 = g.h.end(p.h), w0 = g.w.start(p.w),
+              w1 = g.w.end(p.w);
+    for (int id = d0 < 0 ? 0 : d0; id < d1; ++id)
+        for (int ih = h0 < 0 ? 0 : h0; ih < h1; ++ih) {
+            const T* const row = x + ((p.n * g.d.in + id) * g.h.in + ih) * g.w.in * g.channels + p.c * Lanes;
+            const int number = ((id - d0) * g.h.kernel + ih - h0) * g.w.kernel - w0;
+            for (int iw = w0 < 0 ? 0 : w0; iw < w1; iw += 4) {
+                packet<T, Lanes> v[4];
+                CAIRN_UNROLL
+                for (int k = 0; k < 4; ++k)
+                    if (iw + k < w1) v[k] = *reinterpret_cast<const packet<T, Lanes>*>(row + (iw + k) * g.channels);
+                CAIRN_UNROLL
+                for (int k = 0; k < 4; ++k)
+                    if (iw + k < w1) use(v[k], number + iw + k);
+            }
+        }
 }
 
 template <class T, class Code>
@@ -98,32 +131,28 @@ struct max_pool_op {
     template <int Lanes>
     CAIRN_HD void at(const place& p) const {
         using S = sum_type<T>;
-        packet<T, Lanes> best{};
+        S best[Lanes]{};
         packet<Code, Lanes> which{};
         bool first = true;
-        for (index_t id = g.d.begin(p.d); id < g.d.end(p.d); ++id)
-            for (index_t ih = g.h.begin(p.h); ih < g.h.end(p.h); ++ih)
-                for (index_t iw = g.w.begin(p.w); iw < g.w.end(p.w); ++iw) {
-                    const Code here = static_cast<Code>(
-                        ((id - g.d.start(p.d)) * g.h.kernel + ih - g.h.start(p.h)) * g.w.kernel + iw - g.w.start(p.w));
-                    const auto v = *reinterpret_cast<const packet<T, Lanes>*>(
-                        x + (((p.n * g.d.in + id) * g.h.in + ih) * g.w.in + iw) * g.channels + p.c * Lanes);
-                    for (int j = 0; j < Lanes; ++j) {
-                        const S value = static_cast<S>(v.v[j]);  // greater, or NaN: a NaN stays, as nothing is greater
-                        if (first || value > static_cast<S>(best.v[j]) || value != value) {
-                            best.v[j] = v.v[j];
-                            which.v[j] = here;
-                        }
-                    }
-                    first = false;
+        over_window<Lanes>(g, p, x, [&](const packet<T, Lanes>& v, int number) {
+            for (int j = 0; j < Lanes; ++j) {
+                const S value = static_cast<S>(v.v[j]);  // greater, or NaN: a NaN stays, as nothing is greater
+                if (first || value > best[j] || value != value) {
+                    best[j] = value;
+                    which.v[j] = static_cast<Code>(number);
                 }
+            }
+            first = false;
+        });
+        packet<T, Lanes> result;
+        for (int j = 0; j < Lanes; ++j) result.v[j] = static_cast<T>(best[j]);
         const index_t out = (((p.n * g.d.out + p.d) * g.h.out + p.h) * g.w.out + p.w) * g.channels + p.c * Lanes;
-        *reinterpret_cast<packet<T, Lanes>*>(y + out) = best;
+        *reinterpret_cast<packet<T, Lanes>*>(y + out) = result;
         if (code) *reinterpret_cast<packet<Code, Lanes>*>(code + out) = which;
     }
 };
 
-/// What a pooling's backward adds to element p from window (od, oh, ow): Sum::of(first element of y there, lane, …).
+/// dx of element p: Share::add adds what window (od, oh, ow) gives, of which `out` is the first element of y.
 template <class T, class Share>
 struct pool_back_op {
     windows g;
@@ -134,9 +163,10 @@ struct pool_back_op {
     CAIRN_HD void at(const place& p) const {
         using S = sum_type<T>;
         S sum[Lanes]{};
-        for (index_t od = g.d.first(p.d); od < g.d.last(p.d); ++od)
-            for (index_t oh = g.h.first(p.h); oh < g.h.last(p.h); ++oh)
-                for (index_t ow = g.w.first(p.w); ow < g.w.last(p.w); ++ow) {
+        const int d1 = g.d.last(p.d), h0 = g.h.first(p.h), h1 = g.h.last(p.h), w0 = g.w.first(p.w), w1 = g.w.last(p.w);
+        for (int od = g.d.first(p.d); od < d1; ++od)
+            for (int oh = h0; oh < h1; ++oh)
+                for (int ow = w0; ow < w1; ++ow) {
                     const index_t out =
                         (((p.n * g.d.out + od) * g.h.out + oh) * g.w.out + ow) * g.channels + p.c * Lanes;
                     share.template add<Lanes>(g, p, od, oh, ow, out, sum);
@@ -154,12 +184,14 @@ struct max_share {
     const Code* code;
 
     template <int Lanes>
-    CAIRN_HD void add(const windows& g, const place& p, index_t od, index_t oh, index_t ow, index_t out,
+    CAIRN_HD void add(const windows& g, const place& p, int od, int oh, int ow, index_t out,
                       sum_type<T> (&sum)[Lanes]) const {
+        const auto arrived = *reinterpret_cast<const packet<T, Lanes>*>(dy + out);
+        const auto from = *reinterpret_cast<const packet<Code, Lanes>*>(code + out);
         const Code here = static_cast<Code>(((p.d - g.d.start(od)) * g.h.kernel + p.h - g.h.start(oh)) * g.w.kernel +
                                             p.w - g.w.start(ow));
         for (int j = 0; j < Lanes; ++j)
-            if (code[out + j] == here) sum[j] += static_cast<sum_type<T>>(dy[out + j]);
+            if (from.v[j] == here) sum[j] += static_cast<sum_type<T>>(arrived.v[j]);
     }
 };
 
@@ -168,10 +200,11 @@ struct average_share {
     const T* dy;
 
     template <int Lanes>
-    CAIRN_HD void add(const windows& g, const place&, index_t od, index_t oh, index_t ow, index_t out,
+    CAIRN_HD void add(const windows& g, const place&, int od, int oh, int ow, index_t out,
                       sum_type<T> (&sum)[Lanes]) const {
+        const auto arrived = *reinterpret_cast<const packet<T, Lanes>*>(dy + out);
         const auto inverse = static_cast<sum_type<T>>(1 / g.divisor(od, oh, ow));
-        for (int j = 0; j < Lanes; ++j) sum[j] += static_cast<sum_type<T>>(dy[out + j]) * inverse;
+        for (int j = 0; j < Lanes; ++j) sum[j] += static_cast<sum_type<T>>(arrived.v[j]) * inverse;
     }
 };
 
@@ -185,13 +218,9 @@ struct average_pool_op {
     CAIRN_HD void at(const place& p) const {
         using S = sum_type<T>;
         S sum[Lanes]{};
-        for (index_t id = g.d.begin(p.d); id < g.d.end(p.d); ++id)
-            for (index_t ih = g.h.begin(p.h); ih < g.h.end(p.h); ++ih)
-                for (index_t iw = g.w.begin(p.w); iw < g.w.end(p.w); ++iw) {
-                    const auto v = *reinterpret_cast<const packet<T, Lanes>*>(
-                        x + (((p.n * g.d.in + id) * g.h.in + ih) * g.w.in + iw) * g.channels + p.c * Lanes);
-                    for (int j = 0; j < Lanes; ++j) sum[j] += static_cast<S>(v.v[j]);
-                }
+        over_window<Lanes>(g, p, x, [&](const packet<T, Lanes>& v, int) {
+            for (int j = 0; j < Lanes; ++j) sum[j] += static_cast<S>(v.v[j]);
+        });
         const S inverse = static_cast<S>(1 / g.divisor(p.d, p.h, p.w));
         packet<T, Lanes> result;
         for (int j = 0; j < Lanes; ++j) result.v[j] = static_cast<T>(sum[j] * inverse);
@@ -258,7 +287,7 @@ void max_pool_backward(D d, const pool_geometry& g, const T* dy, const Code* cod
     flop_counter::count(static_cast<double>(g.n * g.reads() * g.channels),
                         static_cast<double>(g.x_elements()) * sizeof(T) +
                             static_cast<double>(g.y_elements()) * (sizeof(T) + sizeof(Code)));
-    grid::for_pool<true>(d, g, grid::packets_fit(dx),
+    grid::for_pool<true>(d, g, grid::packets_fit(dy, code, dx),
                          grid::pool_back_op<T, grid::max_share<T, Code>>{grid::windows(g), {dy, code}, dx});
 }
 
@@ -276,7 +305,7 @@ template <class T, GridDevice D>
 void average_pool_backward(D d, const pool_geometry& g, const T* dy, T* dx) {
     flop_counter::count(2 * static_cast<double>(g.n * g.reads() * g.channels),
                         static_cast<double>(g.x_elements() + g.y_elements()) * sizeof(T));
-    grid::for_pool<true>(d, g, grid::packets_fit(dx),
+    grid::for_pool<true>(d, g, grid::packets_fit(dy, dx),
                          grid::pool_back_op<T, grid::average_share<T>>{grid::windows(g), {dy}, dx});
 }
 
