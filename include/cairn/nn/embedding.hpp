@@ -90,8 +90,8 @@ public:
         const tensor<T, D> dy = saved.take(1);
         if (!config_.tied) announce(p.curvature, samples(ids).output_gradient(dy.data()));
         if (!p.weight_gradient) return;
-        embedding_backward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(),
-                           cast<W>(dy).data(), table_.grad.data());
+        embedding_backward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(), dy.data(),
+                           table_.grad.data());
     }
 
     layer_parameters<T, D> parameters() { return {{"weight", &table_}}; }
@@ -106,7 +106,7 @@ public:
         const double n = double(in.size()) * double(config_.embedding_dim), size = sizeof(W);
         layer_cost c;
         c.forward = {0, 2 * size * n};
-        c.backward_weight = {n, 3 * size * n};
+        c.backward_weight = {n, (sizeof(T) + 2 * size) * n};
         c.parameters = config_.num_embeddings * config_.embedding_dim;
         c.saved_bytes = block_bytes(in.size() * 4);
         c.weight_gradient_first = true;  // there is no input gradient

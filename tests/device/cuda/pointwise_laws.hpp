@@ -191,8 +191,8 @@ void random_numbers() {
 /// none.
 template <class D, class T>
 void embeddings() {
-    for (const auto& [entries, width, rows] :
-         std::vector<std::array<index_t, 3>>{{7, 5, 0}, {1, 3, 200}, {1, 1, 1}, {7, 200, 33}, {1000, 5, 4000}}) {
+    for (const auto& [entries, width, rows] : std::vector<std::array<index_t, 3>>{
+             {7, 5, 0}, {1, 3, 200}, {1, 1, 1}, {7, 200, 33}, {1000, 5, 4000}, {2, 16, 2500}}) {
         if (sizeof(T) == 8 && rows > 1000) continue;
         CAPTURE(entries, width, rows);
         tensor<std::int32_t> ids({rows});
@@ -218,6 +218,16 @@ void embeddings() {
         embedding_backward(D{}, rows, entries, width, d_ids.data(), d_dy.data(), dtable.data());
         check_near(d_y, y, 0);
         check_near(dtable, sums, eps<T>(100) * std::sqrt(1.0 + static_cast<double>(rows)));
+        tensor<bfloat16> half(dy.shape());  // as mixed precision has it
+        tensor<T> wide(dy.shape());
+        for (index_t i = 0; i < dy.size(); ++i)
+            half[i] = bfloat16(static_cast<float>(dy[i])), wide[i] = static_cast<T>(static_cast<float>(half[i]));
+        const auto d_half = on_device<D>(half);
+        const auto d_wide = on_device<D>(wide);
+        auto of_half = tensor<T, D>::zeros(table.shape()), of_wide = tensor<T, D>::zeros(table.shape());
+        embedding_backward(D{}, rows, entries, width, d_ids.data(), d_half.data(), of_half.data());
+        embedding_backward(D{}, rows, entries, width, d_ids.data(), d_wide.data(), of_wide.data());
+        CHECK(same_bits(of_half.on_host(), of_wide.on_host()));
     }
 }
 

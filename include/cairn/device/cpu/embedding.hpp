@@ -50,7 +50,7 @@ void embedding_backward(cpu, index_t rows, array_part entries, index_t width, co
                         W* dtable) {
     const range here = entries.here;
     const double n = static_cast<double>(rows) * static_cast<double>(width);
-    flop_counter::count(n, 3 * n * sizeof(T));
+    flop_counter::count(n, n * (sizeof(T) + 2 * sizeof(W)));
     require(rows < (index_t{1} << 31), "embedding: ", rows, " rows; at most 2^31 - 1 are possible");
     // first[e] … first[e + 1]: the places in `order` of the rows of entry here.begin + e.
     auto first = tensor<std::int32_t>::zeros({here.count + 1}, memory_category::workspace);

@@ -49,8 +49,7 @@ public:
         const tensor<std::int32_t, D> ids = saved.template take<std::int32_t>(0);
         const tensor<T, D> dy = saved.take(1);
         if (!p.weight_gradient) return;
-        embedding_backward(D{}, ids.size(), entries_, config_.embedding_dim, ids.data(), cast<W>(dy).data(),
-                           table_.grad.data());
+        embedding_backward(D{}, ids.size(), entries_, config_.embedding_dim, ids.data(), dy.data(), table_.grad.data());
     }
 
     layer_parameters<T, D> parameters() { return {{"weight", &table_}}; }
