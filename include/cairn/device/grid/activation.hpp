@@ -13,6 +13,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 namespace cairn {
 
@@ -98,20 +99,20 @@ CAIRN_HD inline S activation_slope(activation act, S saved) {
     }
 }
 
-template <class T>
+// A kernel for each function: to choose one for each element would keep neighbours from being computed side by side.
+
+template <activation Act, class T>
 struct activation_forward_rule {
-    activation act;
     CAIRN_HD void operator()(T x, T& y) const {
-        y = static_cast<T>(activation_value(act, static_cast<sum_type<T>>(x)));
+        y = static_cast<T>(activation_value(Act, static_cast<sum_type<T>>(x)));
     }
 };
 
-template <class T>
+template <activation Act, class T>
 struct activation_backward_rule {
-    activation act;
     CAIRN_HD void operator()(T saved, T dy, T& dx) const {
         using S = sum_type<T>;
-        dx = static_cast<T>(static_cast<S>(dy) * activation_slope(act, static_cast<S>(saved)));
+        dx = static_cast<T>(static_cast<S>(dy) * activation_slope(Act, static_cast<S>(saved)));
     }
 };
 
@@ -155,10 +156,19 @@ void sign_pass_over(D, index_t n, sum_type<T> slope, const T* from, T* to, std::
                   sign_pass<T, Forward>{n, packets_fit(from, to), slope, from, to, bits});
 }
 
-/// Refuses what activation_value and activation_slope would take for the identity.
-inline void require_smooth(activation act) {
-    require(act != activation::none && act != activation::relu && act != activation::leaky_relu,
-            "activation: ", name_of(act), " is not a smooth function");
+/// f(the function as a constant), or throws where it is not smooth.
+template <class F>
+void for_smooth(activation act, F&& f) {
+    const auto one = [&]<activation Act>(std::integral_constant<activation, Act> constant) {
+        if (act == Act) f(constant);
+        return act == Act;
+    };
+    const bool found = one(std::integral_constant<activation, activation::sigmoid>{}) ||
+                       one(std::integral_constant<activation, activation::tanh>{}) ||
+                       one(std::integral_constant<activation, activation::silu>{}) ||
+                       one(std::integral_constant<activation, activation::gelu>{}) ||
+                       one(std::integral_constant<activation, activation::gelu_tanh>{});
+    require(found, "activation: ", name_of(act), " is not a smooth function");
 }
 
 }  // namespace grid
@@ -181,17 +191,19 @@ void sign_activation_backward(D d, index_t n, grid::sum_type<T> slope, const T* 
 /// y = act(x) for sigmoid, tanh, silu, gelu, gelu_tanh. Throws for another.
 template <class T, GridDevice D>
 void activation_forward(D d, activation act, index_t n, const T* x, T* y) {
-    grid::require_smooth(act);
     flop_counter::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
-    for_each(d, n, grid::activation_forward_rule<T>{act}, x, y);
+    grid::for_smooth(act, [&]<activation Act>(std::integral_constant<activation, Act>) {
+        for_each(d, n, grid::activation_forward_rule<Act, T>{}, x, y);
+    });
 }
 
 /// dx = dy act'; `saved` is y of sigmoid and tanh, x of the others. Throws for one that is not smooth.
 template <class T, GridDevice D>
 void activation_backward(D d, activation act, index_t n, const T* saved, const T* dy, T* dx) {
-    grid::require_smooth(act);
     flop_counter::count(2.0 * static_cast<double>(n), 3.0 * static_cast<double>(n) * sizeof(T));
-    for_each(d, n, grid::activation_backward_rule<T>{act}, saved, dy, dx);
+    grid::for_smooth(act, [&]<activation Act>(std::integral_constant<activation, Act>) {
+        for_each(d, n, grid::activation_backward_rule<Act, T>{}, saved, dy, dx);
+    });
 }
 
 }  // namespace cairn
