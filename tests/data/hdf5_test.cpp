@@ -236,6 +236,9 @@ TEST_CASE("hdf5: booleans, enumerations, wide integers, and extents of 0", "[hdf
     write("empty", H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, {3, 0, 2}, nullptr);
     H5Dclose(H5Dcreate2(file, "null", H5T_IEEE_F32LE, handle_of(H5Screate(H5S_NULL), H5Sclose).id, H5P_DEFAULT,
                         H5P_DEFAULT, H5P_DEFAULT));
+    const double reals[]{1, -1e39, std::numeric_limits<double>::infinity()};
+    write("reals", H5T_IEEE_F64BE, H5T_NATIVE_DOUBLE, {3}, reals);
+    write("infinite", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, {1}, reals + 2);
     const handle_of huge(H5Tcopy(H5T_STD_I64LE), H5Tclose);
     H5Tset_size(huge.id, 16);
     H5Tset_precision(huge.id, 128);
@@ -256,6 +259,10 @@ TEST_CASE("hdf5: booleans, enumerations, wide integers, and extents of 0", "[hdf
     REQUIRE_THAT(message_of([&] { f.read<std::int32_t>("wide"); }),
                  Contains("element 1 is 9223372036854775808, too large"));
     REQUIRE(f.read<std::int64_t>("short")[0] == 1);
+    REQUIRE(f.read<double>("reals")[1] == -1e39);
+    REQUIRE_THAT(message_of([&] { f.read<float>("reals"); }),
+                 Contains("data set 'reals': element 1 is -1e+39, too large for the 4-byte numbers"));
+    REQUIRE(f.read<float>("infinite")[0] == std::numeric_limits<float>::infinity());
     REQUIRE(f.read<float>("empty").shape() == shape{3, 0, 2});
     REQUIRE_THAT(message_of([&] { f.read<float>("null"); }),
                  Contains("data set 'null': has no elements (a null data space)"));
@@ -283,6 +290,8 @@ TEST_CASE("hdf5: elements in other files, and data sets of a newer library, are 
     };
     make("x", [](hid_t) {});
     make("external", [&](hid_t how) { H5Pset_external(how, (folder.path() / "raw").c_str(), 0, 12); });
+    H5Lcreate_soft("/x", file, "soft", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_external((folder.path() / "away.h5").c_str(), "/x", file, "away", H5P_DEFAULT, H5P_DEFAULT);
     make("virtual", [&](hid_t how) { H5Pset_virtual(how, space.id, ".", "x", space.id); });
     H5Fclose(file);
     CHECK(hdf5_file(path).read<float>("x")[2] == 3);
@@ -300,9 +309,11 @@ TEST_CASE("hdf5: elements in other files, and data sets of a newer library, are 
     REQUIRE(found != newer.end());
     *found = 9;
     const hdf5_file of_newer(folder.write("newer.h5", newer));
-    CHECK_THAT(message_of([&] { of_newer.read<float>("x"); }), Contains("newer.h5: data set 'x': HDF5 ") &&
-                                                                   Contains("cannot open it: bad version number") &&
-                                                                   Contains("a newer HDF5 wrote it"));
+    for (const char* name : {"x", "/x", "soft"})  // by whatever name
+        CHECK_THAT(message_of([&] { of_newer.read<float>(name); }),
+                   Contains(concat("newer.h5: data set '", name, "': HDF5 ")) &&
+                       Contains("cannot open it: bad version number") && Contains("a newer HDF5 wrote it"));
+    CHECK_THAT(message_of([&] { of_newer.read<float>("away"); }), Contains("cannot open it") && Contains("a link to"));
 }
 
 TEST_CASE("hdf5: a filter that the library does not have is named", "[hdf5]") {

@@ -32,6 +32,28 @@ TEST_CASE("idx: every element type, plain and packed", "[idx]") {
     check(0x0e, elements_of<double>({0, 1.1, -2, 1e300, -0.25, 5}, big), {0, 1.1, -2, 1e300, -0.25, 5});
 }
 
+TEST_CASE("idx: elements that do not fit are refused", "[idx]") {
+    const auto array = [](std::uint8_t code, const bytes& elements) {
+        return parse_idx(idx_file({2}, elements, code), "x.idx");
+    };
+    constexpr auto big = std::endian::big;
+    const auto integers = array(0x0c, elements_of<std::int32_t>({5, -1}, big));
+    const auto message = [](const idx_array& a, auto example) {
+        return message_of([&] { a.to_tensor<decltype(example)>(); });
+    };
+    REQUIRE(integers.to_tensor<std::int64_t>()[1] == -1);
+    REQUIRE_THAT(message(integers, std::uint64_t{}), Contains("x.idx: element 1 is -1, which is no 8-byte integer"));
+    for (const double value : {1.5, std::numeric_limits<double>::quiet_NaN(), 1e300}) {
+        const auto real = array(0x0e, elements_of<double>({0, value}, big));
+        REQUIRE_THAT(message(real, std::int64_t{}), Contains("which is no 8-byte integer"));
+        REQUIRE(message(real, double{}).empty());
+        REQUIRE_THAT(message(real, float{}),
+                     value == 1e300 ? Contains("element 1 is 1e+300, too large for the 4-byte") : Contains(""));
+    }
+    REQUIRE(array(0x0e, elements_of<double>({0, std::numeric_limits<double>::infinity()}, big)).to_tensor<float>()[1] ==
+            std::numeric_limits<float>::infinity());
+}
+
 TEST_CASE("idx: bad files are named, with the byte", "[idx]") {
     const auto message = [](bytes b) { return message_of([&] { parse_idx(std::move(b), "x.idx"); }); };
     const bytes good = idx_file({2, 3}, counting(6));

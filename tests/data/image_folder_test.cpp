@@ -230,6 +230,44 @@ TEST_CASE("image folder: images in formats that are not read are refused by name
     CHECK(image_collection(folder.path()).size() == 14);
 }
 
+TEST_CASE("image folder: layouts that would be mixed up are refused, hidden folders are left alone", "[image_folder]") {
+    const auto why = [](const std::vector<std::string>& names) {
+        files all;
+        for (const std::string& name : names) all.emplace_back(name, jpeg_file(picture(8, 8)));
+        const temporary_folder folder, archives;
+        unpack(folder, all);
+        const std::string of_archive = message_of([&] { image_collection{archives.write("a.tar", tar_file(all))}; });
+        const std::string message = message_of([&] { image_collection{folder.path()}; });
+        CHECK(message.empty() == of_archive.empty());
+        return message;
+    };
+    // Parts by names that are not known.
+    CHECK_THAT(why({"train2017/a/1.jpg", "val2017/a/2.jpg"}),
+               Contains("class folders 'train2017/a' and 'val2017/a' have one name") &&
+                   Contains("call those train, val and test"));
+    CHECK_THAT(why({"a/train/1.jpg", "b/train/1.jpg", "b/c/1.jpg"}), Contains("class folders 'a/train' and 'b/train'"));
+    // Parts without class folders.
+    CHECK_THAT(why({"test/1.jpg", "train/1.jpg"}),
+               Contains("image 'test/1.jpg' lies in a part, but in no class folder of it"));
+    CHECK(why({"plane/1.jpg", "train/1.jpg"}).empty());  // a class
+    // Classes that nothing is trained on.
+    CHECK_THAT(why({"train/a/1.jpg", "train/b/1.jpg", "val/b/1.jpg", "test/A/1.jpg"}),
+               Contains("class 'A' has no image in train"));
+    CHECK(why({"train/a/1.jpg", "train/b/1.jpg", "test/b/1.jpg"}).empty());
+    CHECK_THAT(why({"a/1.jpg", "a/2.mpo"}), Contains("'a/2.mpo' is in a format that is not read"));
+
+    files all = three_classes();
+    for (const char* name : {".ipynb_checkpoints/x.jpg", "class1/.ipynb_checkpoints/y.jpg", "__MACOSX/class1/z.jpg"})
+        all.emplace_back(name, jpeg_file(picture(8, 8)));
+    all.emplace_back(".git/", bytes{});
+    const temporary_folder folder, archives;
+    unpack(folder, all);
+    CHECK(image_collection(folder.path()).size() == 12);
+    CHECK(image_collection(archives.write("a.tar", tar_file(all))).classes().size() == 3);
+    std::filesystem::create_symlink("nowhere", folder.path() / "class9");
+    CHECK_THAT(message_of([&] { image_collection{folder.path()}; }), Contains("link 'class9' leads nowhere"));
+}
+
 TEST_CASE("image folder: corrupt images stop the run by name, or are left out", "[image_folder]") {
     files all = three_classes();
     all[5].second.resize(all[5].second.size() / 2);  // class1/1.png

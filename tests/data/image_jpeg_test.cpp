@@ -103,6 +103,10 @@ TEST_CASE("jpeg: what will be shrunk is decoded small, but never smaller than th
             }
         REQUIRE(sum / static_cast<double>(part.height * part.width) < 3);
     }
+    // Extents that are no multiples: the last row and column stand for less, the others for no other than before.
+    image rest;
+    REQUIRE(jpeg_decoder(jpeg_file(picture(401, 603)), "a.jpg").decode({0, 0, 401, 603}, 100, 100, rest) ==
+            pixel_box{0, 0, 100.25, 150.75});
     // A box in the middle, small.
     image part;
     const pixel_box at = jpeg_decoder(file, "a.jpg").decode({100, 200, 200, 200}, 50, 50, part);

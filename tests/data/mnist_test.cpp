@@ -53,6 +53,14 @@ TEST_CASE("mnist: bad folders", "[mnist]") {
                  Contains("/nowhere/t10k-images-idx3-ubyte[.gz]: no such file") && Contains("fetch_data"));
 }
 
+TEST_CASE("mnist: images without pixels are refused", "[mnist]") {
+    const temporary_folder folder;
+    folder.write("train-images-idx3-ubyte", idx_file({2, 0, 28}, {}));
+    folder.write("train-labels-idx1-ubyte", idx_file({2}, bytes{0, 1}));
+    REQUIRE_THAT(message_of([&] { read_mnist(folder.path(), part::train); }),
+                 Contains("no images with pixels, but of shape (2, 0, 28)"));
+}
+
 TEST_CASE("mnist: the real one", "[mnist]") {
     const auto folder = real_data() / "mnist";
     if (!std::filesystem::exists(folder)) {

@@ -85,6 +85,11 @@ TEST_CASE("nifti: what is damaged or not read says so", "[nifti]") {
     says(refusal({.dim = {4, -1, 2}}), {"field dim[2] is -1"});
     says(refusal({.dim = {1, 1, 1, 1, 1, 1, 2}}), {"7 axes", "at most 6"});
     says(refusal({.slope = 2, .inter = std::numeric_limits<float>::infinity()}), {"scl_inter is inf", "damaged"});
+    says(refusal({.offset = 348}), {"field vox_offset is 348", "at least 352"});
+    const bytes huge =
+        nifti_file({.dim = {2}, .datatype = 64, .bitpix = 64}, elements_of<double>({1, 1e300}, std::endian::little));
+    says(message_of([&] { parse_nifti(huge, "brain.nii").to_tensor(); }),
+         {"brain.nii: element 1 is 1e+300, too large"});
     says(refusal({.dim = {4, 3, 3}}), {"truncated", "(4, 3, 3)", "36 bytes from byte 352", "byte 376"});
     says(refusal({.dim = {32767, 32767, 32767, 32767}}), {"cannot be there"});
 

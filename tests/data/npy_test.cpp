@@ -63,6 +63,9 @@ TEST_CASE("npy: shapes, Fortran order, conversions", "[npy]") {
     REQUIRE_THAT(message_of([&] { real.to_tensor<std::int32_t>(); }), Contains("element 1 is 2.5"));
     const auto edge = parse_npy(npy_file("<f4", "(1,)", elements_of<float>({2147483648.0f})), "x.npy");
     REQUIRE_THAT(message_of([&] { edge.to_tensor<std::int32_t>(); }), Contains("no 4-byte integer"));
+    const auto huge = parse_npy(npy_file("<f8", "(2,)", elements_of<double>({3, -1e39})), "x.npy");
+    REQUIRE(huge.to_tensor<double>()[1] == -1e39);
+    REQUIRE_THAT(message_of([&] { huge.to_tensor<float>(); }), Contains("x.npy: element 1 is -1e+39, too large"));
 }
 
 TEST_CASE("npy: bad files", "[npy]") {

@@ -83,6 +83,23 @@ TEST_CASE("planetoid: nodes in order, parts, missing nodes and symmetric edges",
         "node 503 has class -1"));
 }
 
+TEST_CASE("planetoid: neighbours as an array are read, anything else is refused", "[planetoid]") {
+    const auto graph_of = [](const bytes& neighbours) {  // of node 1
+        const temporary_folder folder;
+        files().write(folder);
+        bytes body;
+        append(body, std::string("}(K\x01"));
+        append(body, neighbours);
+        append(body, std::string("u"));
+        folder.write("ind.tiny.graph", pickled(body));
+        return read_planetoid(folder.path(), "tiny");
+    };
+    const citation_graph g = graph_of(pickled_array_body({2}, "i8", elements_of<std::int64_t>({0, 502})));
+    CHECK(g.adjacency.nonzeros() == 4);
+    CHECK(row(g.adjacency, 1)[502] == 1);
+    CHECK(contains(message_of([&] { graph_of(bytes{"K"[0], 3}); }), "a NumPy array is expected"));
+}
+
 TEST_CASE("planetoid: files that do not belong together are named", "[planetoid]") {
     const auto why = [](auto change, const std::string& name = "", const bytes& content = {}) {
         const temporary_folder folder;

@@ -146,9 +146,13 @@ TEST_CASE("segmentation: what is wrong is named", "[segmentation]") {
                    "has label 0.5"));
     CHECK(contains(why({{"images/a.nii", image()}, {"other/images/a.nii", image()}, {"labels/a.nii", labels()}}),
                    "have one name"));
-    for (const char* other : {"images/b.nrrd", "labels/b.mha", "imagesTr/b.img.gz", "labelsTr/b.dcm"})
+    for (const char* other :
+         {"images/b.nrrd", "labels/b.mha", "imagesTr/b.img.gz", "labelsTr/b.dcm", "images/b.npy", "labels/b"})
         CHECK(contains(why({{"images/a.nii", image()}, {"labels/a.nii", labels()}, {other, image()}}),
                        concat(other, ": a volume in a format that is not read; save it as .nii.gz")));
+    CHECK(contains(why({{"images/a.nii", image()}, {"labels/a.nii", labels()}, {"images/B.NII", image()}}),
+                   "volume B.NII has no file in labels"));
+    CHECK(why({{"images/a.nii", image()}, {"labels/a.nii", labels()}, {"images/a.json", image()}}).empty());
     CHECK(contains(why({{"images/a.nii", image()}, {"labels/a.nii", labels()}}, {.size = {1, 0, 1}}), "0 voxels"));
     CHECK(contains(message_of([] { segmentation_volumes("/nowhere", {}); }), "/nowhere"));
 }

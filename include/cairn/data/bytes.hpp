@@ -7,16 +7,21 @@
 
 #include <array>
 #include <bit>
+#include <cctype>
 #include <cerrno>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
 #include <system_error>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <unistd.h>
@@ -24,6 +29,12 @@
 namespace cairn {
 
 using byte_span = std::span<const std::uint8_t>;
+
+/// A name as those are compared that some systems write in capitals.
+inline std::string lower_case(std::string text) {
+    for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+}
 
 /// More than this of one file would leave no memory to train with.
 inline std::uint64_t half_of_memory() {
@@ -98,6 +109,23 @@ private:
     std::string name_;
     std::size_t at_ = 0;
 };
+
+/// Element i of the array `name` as T. Throws where T does not hold it: whole numbers out of range, fractions and NaN
+/// as whole numbers, finite numbers that would become infinite.
+template <class T, class Stored>
+T element_as(Stored value, index_t i, const std::string& name) {
+    if constexpr (std::is_integral_v<T> && std::is_integral_v<Stored>)
+        require(std::in_range<T>(value), name, ": element ", i, " is ", +value, ", too large for the ", sizeof(T),
+                "-byte integers asked for");
+    else if constexpr (std::is_integral_v<T>)
+        require(value >= static_cast<Stored>(std::numeric_limits<T>::min()) &&
+                    value < std::ldexp(Stored{1}, std::numeric_limits<T>::digits) && value == std::trunc(value),
+                name, ": element ", i, " is ", value, ", which is no ", sizeof(T), "-byte integer");
+    else if constexpr (sizeof(T) < sizeof(Stored) && std::is_floating_point_v<Stored>)
+        require(std::isfinite(static_cast<T>(value)) || !std::isfinite(value), name, ": element ", i, " is ", value,
+                ", too large for the ", sizeof(T), "-byte numbers asked for");
+    return static_cast<T>(value);
+}
 
 /// Product of extents that a file claims. Throws when the product of those that are not 0 passes `limit`: a header of a
 /// few bytes must neither overflow a count nor ask for all memory.

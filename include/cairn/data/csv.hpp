@@ -1,6 +1,7 @@
 #pragma once
 // Numeric tables as text: a header line of column names, then one row a line, separated by commas
-// (core/comma_separated.hpp). Empty lines are skipped. Columns that nothing asks for may hold text. Errors name file,
+// (core/comma_separated.hpp). Empty lines are skipped. Columns that nothing asks for may hold text
+// and have no name. Errors name file,
 // line and column.
 
 #include <cairn/core/comma_separated.hpp>
@@ -80,8 +81,6 @@ inline csv_table parse_csv(std::string_view text, const std::string& name) {
         for_comma_separated(text, [&](index_t line, const std::vector<std::string>& cells) {
             if (cells.size() == 1 && cells[0].empty()) return;
             if (table.columns.empty()) {
-                for (std::size_t c = 0; c < cells.size(); ++c)
-                    require(!cells[c].empty(), "line ", line, ", column ", c + 1, ": a column without a name");
                 table.columns = cells;
                 table.no_number.resize(cells.size());
                 return;

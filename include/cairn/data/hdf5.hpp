@@ -56,7 +56,7 @@ public:
         return H5Tget_class(open(dataset).type.get()) != H5T_FLOAT;
     }
 
-    /// A whole data set. T: float, double, or an integer type that all elements must fit.
+    /// A whole data set. T: float, double, or an integer type; all elements must fit.
     template <class T>
     tensor<T> read(const std::string& dataset, memory_category use = memory_category::data) const {
         const detail::hdf5_session s;
@@ -144,18 +144,19 @@ private:
         return d;
     }
 
+    bool is_group(const std::string& name) const {
+        return handle(H5Gopen2(file_.get(), name.c_str(), H5P_DEFAULT), &H5Gclose).valid();
+    }
     [[noreturn]] void refuse_unopened(const std::string& dataset, const std::string& why) const {
-        std::string there;
-        for (const std::string& n : dataset_names()) {
-            if (n == dataset) {
-                unsigned major = 0, minor = 0, release = 0;
-                H5get_libversion(&major, &minor, &release);
-                fail(where(dataset), "HDF5 ", major, '.', minor, '.', release, " of this program cannot open it: ", why,
-                     "; it is damaged, or a newer HDF5 wrote it: there, write a copy that older ones read (h5py: "
-                     "libver = 'v110')");
-            }
-            there += (there.empty() ? "" : ", ") + n;
+        if (H5Lexists(file_.get(), dataset.c_str(), H5P_DEFAULT) > 0 && !is_group(dataset)) {
+            unsigned major = 0, minor = 0, release = 0;
+            H5get_libversion(&major, &minor, &release);
+            fail(where(dataset), "HDF5 ", major, '.', minor, '.', release, " of this program cannot open it: ", why,
+                 "; it is damaged, a link to what is not there, or a newer HDF5 wrote it: there, write a copy that "
+                 "older ones read (h5py: libver = 'v110')");
         }
+        std::string there;
+        for (const std::string& n : dataset_names()) there += (there.empty() ? "" : ", ") + n;
         fail(where(dataset), "not there; there are: ", there.empty() ? "none" : there);
     }
 
@@ -203,12 +204,14 @@ private:
                 read_fitting<std::uint64_t>(d, dataset, t, begin);
             else
                 read_fitting<std::int64_t>(d, dataset, t, begin);
+        } else if (H5Tget_class(d.type.get()) == H5T_FLOAT && H5Tget_size(d.type.get()) > sizeof(float)) {
+            read_fitting<double>(d, dataset, t, begin);
         } else {
             read_selected(d, dataset, t, begin);
         }
     }
 
-    // By way of the widest integers of its sign: the library would clip in silence.
+    // By way of the widest integers of its sign, or of doubles: the library would clip in silence.
     template <class Wide, class T>
     void read_fitting(const opened& d, const std::string& dataset, tensor<T>& t, const box_begin& begin) const {
         if constexpr (std::is_same_v<T, Wide>) {
@@ -216,11 +219,8 @@ private:
         } else {
             tensor<Wide> wide = room_for<Wide>(dataset, t.shape(), memory_category::workspace);
             read_selected(d, dataset, wide, begin);
-            for (index_t i = 0; i < t.size(); ++i) {
-                require(std::in_range<T>(wide[i]), where(dataset), "element ", i, " is ", wide[i],
-                        ", too large for the ", sizeof(T), "-byte integers asked for");
-                t[i] = static_cast<T>(wide[i]);
-            }
+            const std::string name = concat(name_, ": data set '", dataset, "'");
+            for (index_t i = 0; i < t.size(); ++i) t[i] = element_as<T>(wide[i], i, name);
         }
     }
 

@@ -58,14 +58,14 @@ struct idx_array {
         fail(name, ": unknown element type");
     }
 
-    /// All elements as T (exact for the types that fit).
+    /// All elements as T. Throws when one does not fit (element_as).
     template <class T>
     tensor<T> to_tensor(memory_category use = memory_category::data) const {
         tensor<T> t(shape, use);
         if (type == idx_type::u8)
             std::copy(bytes.begin(), bytes.end(), t.data());
         else
-            for (index_t i = 0; i < t.size(); ++i) t[i] = static_cast<T>((*this)[i]);
+            for (index_t i = 0; i < t.size(); ++i) t[i] = element_as<T>((*this)[i], i, name);
         return t;
     }
 };

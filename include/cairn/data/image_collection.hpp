@@ -5,7 +5,8 @@
 //   a folder above that called train, val (valid, validation) or test is the part that it belongs to; where there is no
 //   test, the validation set is for testing (ImageNet)
 //   classes are numbered in alphabetical order, over all parts
-// Images in formats that are not read, and images beside the parts, are refused by name: none is left out in silence.
+// Images in formats that are not read, images beside the parts, and classes or parts that cannot be meant so are
+// refused by name: none is left out or mixed in silence. Hidden files and folders are not looked at.
 // An archive is read once and kept in memory as it is, compressed; a folder's files are read when they are needed.
 
 #include <cairn/core/error.hpp>
@@ -16,7 +17,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -116,15 +116,14 @@ private:
         return chosen;
     }
 
-    static std::string lower_case(std::string text) {
-        for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-        return text;
+    // Whether a path holds a hidden file or folder, or is of the notes that macOS puts beside the files of an archive.
+    static bool hidden(const std::string& name) {
+        return name.starts_with('.') || name.find("/.") != std::string::npos || name.starts_with("__MACOSX");
     }
-    // Whether a file's name has one of the endings; "._x.jpg" of macOS archives has none.
+    // Whether a file's name has one of the endings; a hidden one has none.
     static bool ends_in(const std::string& name, std::span<const std::string_view> endings) {
-        const std::filesystem::path file = std::filesystem::path(name).filename();
-        return !file.string().starts_with('.') &&
-               std::find(endings.begin(), endings.end(), lower_case(file.extension().string())) != endings.end();
+        const std::string ending = lower_case(std::filesystem::path(name).extension().string());
+        return !hidden(name) && std::find(endings.begin(), endings.end(), ending) != endings.end();
     }
     static bool is_image_name(const std::string& name) {
         constexpr std::array<std::string_view, 5> endings{".jpg", ".jpeg", ".jpe", ".jfif", ".png"};
@@ -132,9 +131,10 @@ private:
     }
 
     void note_other(const std::string& name) {
-        constexpr std::array<std::string_view, 18> endings{".bmp",  ".dib",  ".webp", ".tif", ".tiff", ".gif",
-                                                           ".heic", ".heif", ".avif", ".jp2", ".j2k",  ".jxl",
-                                                           ".ppm",  ".pgm",  ".pbm",  ".pnm", ".tga",  ".exr"};
+        constexpr std::array<std::string_view, 30> endings{
+            ".bmp", ".dib", ".webp", ".tif", ".tiff", ".gif", ".heic", ".heif", ".avif", ".jp2",
+            ".j2k", ".jxl", ".ppm",  ".pgm", ".pbm",  ".pnm", ".tga",  ".exr",  ".hdr",  ".ico",
+            ".mpo", ".pcx", ".psd",  ".qoi", ".svg",  ".dng", ".cr2",  ".nef",  ".arw",  ".npy"};
         ++others_;
         if (ends_in(name, endings) && name.find('/') != std::string::npos) unread_.push_back(name);
     }
@@ -158,7 +158,7 @@ private:
                     above.resize(static_cast<std::size_t>(file.depth()) + 1);
                     above.push_back(std::filesystem::canonical(file->path()));
                     refuse_loop(above, name);
-                    folders.insert(name);
+                    if (!hidden(name)) folders.insert(name);
                 } else if (is_image_name(name)) {
                     entries_.push_back({name, 0, "", {}});
                 } else {
@@ -175,6 +175,8 @@ private:
         const bool folder = file.is_directory(failure);
         require(failure != std::errc::too_many_symbolic_link_levels, root_.string(), ": link '", name,
                 "' leads to itself; remove it");
+        require(hidden(name) || file.exists(failure), root_.string(), ": link '", name,
+                "' leads nowhere; mend or remove it");
         return folder;
     }
 
@@ -195,9 +197,9 @@ private:
             return false;
         };
         for (archive_member& member : read_archive(root_, wanted, half_of_memory())) {
-            if (member.folder)
+            if (member.folder && !hidden(member.name))
                 folders.insert(member.name);
-            else
+            else if (!member.folder)
                 entries_.push_back({std::move(member.name), 0, "", std::move(member.bytes)});
         }
     }
@@ -217,6 +219,35 @@ private:
              or_else.empty() ? "" : ", or ", or_else);
     }
 
+    // The part that a folder of this name holds, "" if it is none.
+    static std::string part_called(const std::string& folder) {
+        const std::string name = lower_case(folder);
+        if (name == "train" || name == "training") return "train";
+        if (name == "val" || name == "valid" || name == "validation") return "validation";
+        return name == "test" || name == "testing" ? "test" : "";
+    }
+
+    // Layouts that would be read as others than are meant. names: the class of each image.
+    void refuse_mixed(const std::vector<std::string>& names) const {
+        const bool only_parts =
+            std::ranges::none_of(names, [](const std::string& name) { return part_called(name).empty(); });
+        require(has_parts_ || !only_parts, root_.string(), ": image '", entries_.front().name,
+                "' lies in a part, but in no class folder of it (train/CLASS/NAME.jpg is expected)");
+        std::map<std::string, std::string> places;  // of each class, its folder, or one that is trained on
+        const bool trained = !images_below("train").empty();
+        for (std::size_t i = 0; i < names.size(); ++i) {
+            const std::string folder = std::filesystem::path(entries_[i].name).parent_path().generic_string();
+            const auto [place, added] = places.try_emplace(names[i], has_parts_ ? "" : folder);
+            require(has_parts_ || place->second == folder, root_.string(), ": class folders '", place->second,
+                    "' and '", folder, "' have one name; if they are of parts, call those train, val and test, else ",
+                    "give them one folder");
+            if (entries_[i].part == "train") place->second = folder;
+        }
+        for (const auto& [name, place] : places)
+            require(!trained || !place.empty(), root_.string(), ": class '", name,
+                    "' has no image in train; mend its name there or elsewhere, or move it away");
+    }
+
     void number_classes() {
         std::map<std::string, std::int32_t> numbers;
         std::vector<std::string> names;
@@ -227,17 +258,14 @@ private:
             const auto folder = path.parent_path();
             names.push_back(folder.filename().string());
             numbers[names.back()] = 0;
-            for (const auto& above : folder.parent_path()) {
-                const std::string name = lower_case(above.string());
-                if (name == "train" || name == "training") e.part = "train";
-                if (name == "val" || name == "valid" || name == "validation") e.part = "validation";
-                if (name == "test" || name == "testing") e.part = "test";
-            }
+            for (const auto& above : folder.parent_path())
+                if (const std::string part = part_called(above.string()); !part.empty()) e.part = part;
             has_parts_ |= !e.part.empty();
         }
         for (const entry& e : entries_)
             require(!has_parts_ || !e.part.empty(), root_.string(), ": has folders by part, but image '", e.name,
                     "' lies in none of them; call its part train, val or test, or move it away");
+        refuse_mixed(names);
         for (auto& [name, number] : numbers) {
             number = static_cast<std::int32_t>(classes_.size());
             classes_.push_back(name);

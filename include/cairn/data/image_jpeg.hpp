@@ -81,9 +81,9 @@ public:
                box.width >= 2.0 * shrink * static_cast<double>(target_width))
             shrink *= 2;
         start(shrink);
-        const double sx = static_cast<double>(c_.output_width) / static_cast<double>(width());
-        const double sy = static_cast<double>(c_.output_height) / static_cast<double>(height());
-        pixel_box scaled{box.top * sy, box.left * sx, box.height * sy, box.width * sx};
+        // The last row and column may be of fewer pixels: the scale is not that of the extents, which are rounded up.
+        const double s = 1.0 / shrink;
+        pixel_box scaled{box.top * s, box.left * s, box.height * s, box.width * s};
         if (whole) {
             read_rows(out, 0, c_.output_height);
             return scaled;

@@ -32,7 +32,7 @@ inline std::shared_ptr<const labelled_images> read_mnist(const std::filesystem::
             labels.shape);
     require(images.shape[0] == labels.shape[0], images.name, " holds ", images.shape[0], " images, ", labels.name, ' ',
             labels.shape[0], " labels: files of different sets?");
-    require(images.shape[0] > 0, images.name, ": no images: damaged?");
+    require(images.shape.size() > 0, images.name, ": no images with pixels, but of shape ", images.shape, ": damaged?");
     auto out = std::make_shared<labelled_images>();
     out->count = images.shape[0];
     out->height = images.shape[1];

@@ -29,7 +29,7 @@ struct nifti_volume {
     std::vector<std::uint8_t> bytes;  // x fastest
     std::string name;                 // of the file, for errors
 
-    /// All values, row-major: x slowest.
+    /// All values, row-major: x slowest. Throws on finite ones that a float does not hold.
     tensor<float> to_tensor(memory_category use = memory_category::data) const;
 };
 
@@ -129,9 +129,9 @@ inline nifti_volume parse_nifti(byte_span bytes, const std::string& name) {
     }
 
     const auto offset = at(108).number<float>("field vox_offset", v.order);
-    require(offset >= 348 && offset <= 0x1p30f && offset == std::trunc(offset), name,
+    require(offset >= 352 && offset <= 0x1p30f && offset == std::trunc(offset), name,
             ": byte 108: field vox_offset is ", offset,
-            "; voxels begin at a whole number of bytes, at least 348: damaged header?");
+            "; voxels begin at a whole number of bytes, at least 352: damaged header?");
     const auto begin = static_cast<std::uint64_t>(offset), expected = count * width;
     require(begin <= bytes.size() && bytes.size() - begin >= expected, name, ": truncated: field dim says ", v.shape,
             ", whose voxels take ", expected, " bytes from byte ", begin, "; the file ends at byte ", bytes.size(),
@@ -161,7 +161,8 @@ inline tensor<float> nifti_volume::to_tensor(memory_category use) const {
             stride[axis] = stride[axis + 1] * shape[static_cast<int>(axis) + 1];
         index_t to = 0;
         for (index_t i = 0; i < t.size(); ++i) {
-            t[to] = static_cast<float>(slope * static_cast<double>(in.number<Stored>("a voxel", order)) + inter);
+            const auto stored = static_cast<double>(in.number<Stored>("a voxel", order));
+            t[to] = element_as<float>(slope * stored + inter, i, name);
             for (std::size_t axis = 0; axis < at.size(); ++axis) {
                 to += stride[axis];
                 if (++at[axis] < shape[static_cast<int>(axis)]) break;

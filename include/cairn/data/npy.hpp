@@ -10,10 +10,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <limits>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 namespace cairn {
@@ -28,7 +25,7 @@ struct npy_array {
     std::vector<std::uint8_t> bytes;
     std::string name;  // of the file, for errors
 
-    /// All elements as T, row-major. Throws when T is an integer type and an element does not fit.
+    /// All elements as T, row-major. Throws when one does not fit (element_as).
     template <class T>
     tensor<T> to_tensor(memory_category use = memory_category::data) const {
         tensor<T> t(shape, use);
@@ -46,7 +43,7 @@ struct npy_array {
                         at[static_cast<std::size_t>(axis)] = 0;
                     }
                 }
-                t[i] = converted<T>(element<Stored>(from), from);
+                t[i] = element_as<T>(element<Stored>(from), from, name);
             }
         });
         return t;
@@ -75,18 +72,6 @@ private:
         std::memcpy(raw.data(), bytes.data() + static_cast<std::size_t>(i) * sizeof(Stored), sizeof(Stored));
         if (order != std::endian::native) std::reverse(raw.begin(), raw.end());
         return std::bit_cast<Stored>(raw);
-    }
-
-    template <class T, class Stored>
-    T converted(Stored value, index_t i) const {
-        if constexpr (std::is_integral_v<T> && std::is_integral_v<Stored>)
-            require(std::in_range<T>(value), name, ": element ", i, " is ", +value, ", too large for the ", sizeof(T),
-                    "-byte integers asked for");
-        else if constexpr (std::is_integral_v<T>)
-            require(value >= static_cast<Stored>(std::numeric_limits<T>::min()) &&
-                        value < std::ldexp(Stored{1}, std::numeric_limits<T>::digits) && value == std::trunc(value),
-                    name, ": element ", i, " is ", value, ", which is no ", sizeof(T), "-byte integer");
-        return static_cast<T>(value);
     }
 };
 

@@ -201,8 +201,13 @@ inline citation_graph read_planetoid(const std::filesystem::path& folder, const 
     std::vector<std::pair<std::int64_t, std::int64_t>> edges;
     for (std::size_t i = 0; i + 1 < graph.root().items.size(); i += 2) {
         const std::int64_t from = graph.integer(graph[graph.root().items[i]], "a node");
-        for (const int to : graph[graph.root().items[i + 1]].items)
-            edges.emplace_back(from, graph.integer(graph[to], "a neighbour"));
+        const pickle_tree::node& to = graph[graph.root().items[i + 1]];
+        if (to.kind == pickle_tree::node_kind::list || to.kind == pickle_tree::node_kind::tuple) {
+            for (const int n : to.items) edges.emplace_back(from, graph.integer(graph[n], "a neighbour"));
+        } else {
+            const tensor<std::int64_t> numbers = graph.array(to).to_tensor<std::int64_t>();
+            for (const std::int64_t n : numbers.span()) edges.emplace_back(from, n);
+        }
     }
     g.adjacency = detail::symmetric_graph(nodes, edges, graph.name());
     return g;

@@ -147,16 +147,16 @@ private:
         return begin;
     }
 
-    /// Where `path` belongs, or null: its folder is images, imagesTr, labels or labelsTr. Throws on volumes of other
-    /// formats there.
+    /// Where `path` belongs, or null: its folder is images, imagesTr, labels or labelsTr. Throws on what is neither a
+    /// volume nor notes there.
     static one_file* slot_of(const std::filesystem::path& path, std::map<std::string, file_pair>& files) {
         const std::string name = path.filename().string(), folder = path.parent_path().filename().string();
         const bool image = folder == "images" || folder == "imagesTr";
         if (name.starts_with('.') || !(image || folder == "labels" || folder == "labelsTr")) return nullptr;
-        for (const char* ending : {".hdr", ".img", ".nrrd", ".nhdr", ".mha", ".mhd", ".mgz", ".mgh", ".dcm"})
-            require(!name.ends_with(ending) && !name.ends_with(concat(ending, ".gz")), path.string(),
-                    ": a volume in a format that is not read; save it as .nii.gz, or move it away");
-        if (!name.ends_with(".nii") && !name.ends_with(".nii.gz")) return nullptr;
+        const auto ends_in = [&](const auto&... endings) { return (lower_case(name).ends_with(endings) || ...); };
+        if (ends_in(".json", ".txt", ".csv", ".tsv", ".md")) return nullptr;
+        require(ends_in(".nii", ".nii.gz"), path.string(),
+                ": a volume in a format that is not read; save it as .nii.gz, or move it away");
         return image ? &files[name].image : &files[name].label;
     }
 
