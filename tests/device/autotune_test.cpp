@@ -167,10 +167,17 @@ TEST_CASE("autotune: saved ones are replayed, on the same machine only", "[autot
         CHECK(before[i].first == after[i].first);
         CHECK(after[i].second == Approx(before[i].second).epsilon(1e-4));
     }
+    // A run that did not know them yet keeps its choices to itself, and adds what is new.
+    cairn::autotune_cache beside;
+    beside.set("test/a", {"slow", {}});
+    beside.set("test/c", {"fast", {}});
+    beside.save(path, "machine one");
+    CHECK(replay.load(path, "machine one") == 3);
+    CHECK(replay.entries().at("test/a").choice == "fast");
     // Another machine adds its section; ours stays.
     elsewhere.set("test/a", {"slow", {}});
     elsewhere.save(path, "machine two");
-    CHECK(cairn::autotune_cache().load(path, "machine one") == 2);
+    CHECK(cairn::autotune_cache().load(path, "machine one") == 3);
     CHECK(cairn::autotune_cache().load(path, "machine two") == 1);
     CHECK(std::distance(std::filesystem::directory_iterator(dir.path), {}) == 1);  // no temporary file left
 }
@@ -218,7 +225,13 @@ TEST_CASE("autotune: a recorded choice that is no candidate any more is measured
     cairn::autotune_cache c;
     c.set("test/a", {"removed kernel", {}});
     candidates k;
+    const folder dir;
+    c.save(dir / "file", "m");
     CHECK(c.get_or_measure("test/a", names, k.runner()) == 1);
+    c.save(dir / "file", "m");
+    cairn::autotune_cache again;
+    again.load(dir / "file", "m");
+    CHECK(again.entries().at("test/a").choice == "fast");
 }
 
 TEST_CASE("autotune: files that are missing, damaged or not writable", "[autotune]") {

@@ -6,6 +6,8 @@
 #include "train/compiled_session.hpp"
 #include "train/descent.hpp"
 
+#include <cairn/comm/threads.hpp>
+
 #include <functional>
 #include <set>
 
@@ -228,6 +230,71 @@ TEST_CASE("settings: a type that does not fit is named with what is expected", "
 TEST_CASE("kfac.memory_limit_mb is in MiB, as every limit of memory") {
     configuration settings = configuration::from_text("kfac.memory_limit_mb = 3\nkfac.grad_worker_fraction = 0\n");
     CHECK(detail::read_kfac_ranks(settings, {}).how.memory_limit == index_t{3} << 20);
+}
+
+// On a linear network under a squared loss the quadratic model is right: after every step the damping falls.
+TEST_CASE("kfac.factor_decay and kfac.damping_decay do what their names say", "[settings]") {
+    configuration settings = configuration::from_text(
+        "optimizer.kind = 'kfac'\nkfac.step_size = 'quadratic_model'\nkfac.factor_update_interval = 1\n"
+        "kfac.factor_decay = 0.5\nkfac.damping = 1e-4\nkfac.damping_interval = 1\nkfac.damping_decay = 0.8\n");
+    sequential<float> net;
+    net.add("linear", linear<float>({.in = 3, .out = 2, .bias = false}));
+    arena<float> weights(net.parameters(), 2);
+    any_communicator alone{self_communicator{}};
+    const auto owner = make_preconditioner(settings, weights, alone);
+    auto& curvature = dynamic_cast<kfac<float>&>(*owner);
+    const auto size = make_quadratic_step(settings, weights, owner.get());
+    const random_stream random{4, 1, 0};
+    tensor<float> x({16, 3}), target({16, 2});
+    for (index_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+    for (index_t i = 0; i < target.size(); ++i)
+        target[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(100 + i)));
+    const auto loss = [&](tensor<float> y, bool = true) { return mean_squared{}(std::move(y), target); };
+    const auto output = [&](bool = true) {
+        saved_tensors<float> scratch;
+        return net.forward(x.share(), scratch, {.repeated = true});
+    };
+    double first = 0, average = 0;
+    for (const double decayed : {1e-4 * 0.8, 1e-4 * 0.8 * 0.8}) {
+        weights.zero_grad();
+        pass_context p;
+        p.curvature = curvature.begin_step();
+        saved_tensors<float> saved;
+        auto [value, dy] = loss(net.forward(x.share(), saved, p));
+        net.backward(std::move(dy), saved, p);
+        size->take(16, value, 1.0, output(), output, loss, [](std::span<double>) {});
+        CHECK(size->lambda() == Approx(decayed));
+        average = static_cast<double>(curvature.blocks()[0].a[0].statistics.average()[0]);
+        if (first == 0) first = average;
+        for (float& v : x.span()) v *= 2;
+    }
+    CHECK(average == Approx((0.5 * first + 4 * first) / 1.5));
+}
+
+TEST_CASE("kfac.compress_bound is the error of sums of factors", "[settings]") {
+    const auto error_of = [](const char* bound) {
+        configuration settings =
+            configuration::from_text(concat("kfac.compress = 'error_bounded'\nkfac.compress_bound = ", bound, "\n"));
+        const reduction_method<cpu> how = detail::hook_of_factors(detail::read_kfac_ranks(settings, {}));
+        double most = 0;
+        run_ranks(2, [&](threads_communicator& threads) {
+            any_communicator c(threads);
+            std::vector<float> sum(1000);
+            for (std::size_t i = 0; i < sum.size(); ++i)
+                sum[i] = static_cast<float>(random_stream{1, 1, 0}.normal(i)) / 8;
+            sum[0] = 1;  // the largest
+            std::vector<float> exact = sum;
+            how.hook_of({bucket_layout{}, 1000, 2, c.rank()})->reduce(c, sum, {.rank = c.rank()});
+            for (std::size_t i = 0; i < sum.size() && c.rank() == 0; ++i)
+                most = std::max(most, std::abs(static_cast<double>(sum[i] - 2 * exact[i])));
+        });
+        return most;
+    };
+    for (const auto& [text, bound] : {std::pair{"0.1", 0.1}, std::pair{"1e-4", 1e-4}}) {
+        const double error = error_of(text);
+        CHECK(error <= 2.001 * bound);
+        CHECK(error > 0.2 * bound);
+    }
 }
 
 }  // namespace cairn

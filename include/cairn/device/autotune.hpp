@@ -147,11 +147,13 @@ public:
         return count;
     }
 
-    /// Writes the entries to `path` under `fingerprint`; entries of other machines in that file stay. The file is
-    /// replaced in one step (core/atomic_file.hpp). Throws if it cannot be written.
+    /// Adds the entries to `path` under `fingerprint`; those that are there stay, also of another run that made them
+    /// meanwhile: the first choice is what is repeated. The file is replaced in one step (core/atomic_file.hpp). Throws
+    /// if it cannot be written.
     void save(const std::string& path, const std::string& fingerprint) const {
         auto sections = detail::read_autotune_file(path);
-        for (const auto& [key, entry] : entries()) sections[fingerprint][key] = entry;
+        for (const auto& [key, entry] : entries())
+            if (auto& there = sections[fingerprint]; !there.contains(key) || is_outdated(key)) there[key] = entry;
         std::ostringstream out;
         for (const auto& [machine, lines] : sections) {
             out << "@\t" << machine << '\n';
@@ -208,7 +210,11 @@ private:
 
     void enter(const std::string& key, autotune_entry entry) {
         const std::scoped_lock lock(table_);
-        entries_[key] = std::move(entry);
+        if (!entries_.insert_or_assign(key, std::move(entry)).second) outdated_.insert(key);
+    }
+    bool is_outdated(const std::string& key) const {
+        const std::scoped_lock lock(table_);
+        return outdated_.contains(key);
     }
 
     // Candidate `i`, which is forced; throws if it gives wrong results. Checked once for each key.
@@ -292,6 +298,7 @@ private:
     std::map<std::string, std::recursive_mutex> measuring_;  // by family
     std::map<std::string, autotune_entry> entries_;
     std::map<std::string, std::string> forced_;
+    std::set<std::string> outdated_;  // whose recorded choice was no candidate any more
     std::set<std::string> verified_;  // forced candidates that were checked: key, name; under the family's lock
     std::atomic<std::uint64_t> epoch_{1};
     std::atomic<autotune_policy> policy_{autotune_policy::measure};

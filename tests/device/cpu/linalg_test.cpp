@@ -1,5 +1,7 @@
 #include "catch.hpp"
 
+#include <cairn/device/autotune.hpp>
+#include <cairn/device/cpu/gemm.hpp>
 #include <cairn/device/cpu/linalg.hpp>
 
 #include "device/cpu/kernel_numbers.hpp"
@@ -54,6 +56,25 @@ double difference(const tensor<T>& a, const tensor<T>& b) {
 }
 
 }  // namespace
+
+TEST_CASE("linalg: eigenvectors have the same bits on every run, whatever is measured on the way", "[linalg]") {
+    const threads_for_now two(2);
+    const tensor<float> x = matrix<float>(40, 160, 3);
+    tensor<float> a({160, 160});  // of rank 40
+    gemm(cpu{}, true, false, 160, 160, 40, 1.0f, x.data(), 160, x.data(), 160, 0.0f, a.data(), 160);
+    mirror_upper(cpu{}, 160, a.data(), 160);
+    std::vector<tensor<float>> vectors(12);
+    autotune_cache& choices = autotune_cache::global();
+    for (const char* name : {"syevd", "syevr"}) {  // as if this one had been faster
+        choices.force("eigh", name);
+        parallel_tasks(6, [&](index_t i) {
+            vectors[static_cast<std::size_t>(i + (name[4] == 'r' ? 6 : 0))] = eigh(cpu{}, a).vectors;
+        });
+    }
+    choices.force("eigh", "");
+    for (const tensor<float>& v : vectors) CHECK(std::ranges::equal(v.span(), vectors[0].span()));
+    for (const auto& [key, entry] : choices.entries()) CHECK_FALSE(key.starts_with("eigh"));
+}
 
 TEMPLATE_TEST_CASE("linalg: a 2 x 2 case by hand", "[linalg]", float, double) {
     using T = TestType;

@@ -2,29 +2,26 @@
 // Dense linear algebra on small and medium matrices (Kronecker factors, whitening, tests), float and double, through
 // xtensor-blas, that is LAPACK. The one place that includes xtensor-blas. Matrices are row-major tensors (rows,
 // columns); arguments are not changed.
-//   eigh      A = V diag(w) Vᵀ    xSYEVD or xSYEVR, whichever is faster here    A symmetric, lower triangle read
+//   eigh      A = V diag(w) Vᵀ    xSYEVD    A symmetric, lower triangle read
 //   cholesky  A = L Lᵀ            xPOTRF    A symmetric positive definite, lower triangle read
 //   inverse   A⁻¹                 xPOTRF, xPOTRI    A symmetric positive definite
 //   svd       A = U diag(s) Vᵀ    xGESDD
 //   orthonormal_columns    Q of A = Q R    xGEQRF, xORGQR
 //   solve     A X = B             xGESV
+// One algorithm for each, not the fastest by measurement: eigenvectors of equal eigenvalues are any that complete the
+// space, and decompositions that run side by side would be measured in each other's way.
 // Tested by multiplying back, on matrices of known spectrum, and against hand-computed 2 × 2 cases.
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/xt.hpp>
-#include <cairn/device/autotune.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/device/cpu/symmetric.hpp>
 #include <cairn/device/matrix_checks.hpp>
 
 #include <xtensor-blas/xlinalg.hpp>
 
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <exception>
-#include <vector>
 
 namespace cairn {
 
@@ -63,69 +60,14 @@ struct eigen_decomposition {
     tensor<T> vectors;  // (n, n)
 };
 
-namespace detail {
-
-/// By divide and conquer.
-template <class T>
-eigen_decomposition<T> syevd(const xt::xtensor<T, 2>& m) {
-    const auto result = lapack_call([&] { return xt::linalg::eigh(m); }, "eigh: no convergence for a matrix (",
-                                    m.shape(0), ", ", m.shape(1), ')');
-    return {tensor_from(std::get<0>(result)), tensor_from(std::get<1>(result))};
-}
-
-/// By multiple relatively robust representations.
-template <class T>
-eigen_decomposition<T> syevr(const xt::xtensor<T, 2>& m) {
-    using number = xt::blas_index_t;
-    match_blas_threads();
-    const auto n = static_cast<index_t>(m.shape(0));
-    const auto order = static_cast<number>(n);
-    std::vector<T> copy(m.begin(), m.end()), vectors(copy.size());
-    std::vector<number> support(static_cast<std::size_t>(2 * n));
-    tensor<T> values({n});
-    number found = 0;
-    const auto call = [&](std::vector<T>& work, number size, std::vector<number>& iwork, number isize) {
-        return cxxlapack::syevr<number>('V', 'A', 'U', order, copy.data(), order, T{}, T{}, 1, order, T{}, found,
-                                        values.data(), vectors.data(), order, support.data(), work.data(), size,
-                                        iwork.data(), isize);
-    };
-    std::vector<T> work(1);
-    std::vector<number> iwork(1);
-    number info = call(work, -1, iwork, -1);
-    if (info == 0) {
-        work.resize(static_cast<std::size_t>(work[0]));
-        iwork.resize(static_cast<std::size_t>(iwork[0]));
-        info = call(work, static_cast<number>(work.size()), iwork, static_cast<number>(iwork.size()));
-    }
-    require(info == 0 && found == order, "eigh: no convergence for a matrix (", n, ", ", n, "), LAPACK says ", info);
-    tensor<T> columns({n, n});  // LAPACK's columns lie one behind the other
-    for (index_t r = 0; r < n; ++r)
-        for (index_t c = 0; c < n; ++c) columns[r * n + c] = vectors[static_cast<std::size_t>(c * n + r)];
-    return {std::move(values), std::move(columns)};
-}
-
-/// Whether xSYEVR is used for matrices of the size of m: measured, on its leading part where it is large.
-template <class T>
-bool prefers_syevr(const xt::xtensor<T, 2>& m) {
-    constexpr std::array<const char*, 2> names{"syevd", "syevr"};
-    constexpr std::size_t most = 512;
-    const std::size_t n = std::min(m.shape(0), most);
-    const std::string key = concat("eigh/", sizeof(T) == 8 ? "f64" : "f32", " n2^", std::bit_width(n - 1),
-                                   in_parallel() ? " one of " : " threads ", threads());
-    return autotune_cache::global().get_or_measure(key, names, [&] {
-        const xt::xtensor<T, 2> part = xt::view(m, xt::range(std::size_t{0}, n), xt::range(std::size_t{0}, n));
-        return [part](std::size_t i) { i == 1 ? syevr(part) : syevd(part); };
-    }) == 1;
-}
-
-}  // namespace detail
-
 /// Eigenvalues and eigenvectors of a symmetric matrix (n, n). Throws if it is not square, not finite, or does not
 /// converge.
 template <class T>
 eigen_decomposition<T> eigh(cpu, const tensor<T>& a) {
     const auto m = detail::square_matrix_of(a, "eigh");
-    return detail::prefers_syevr(m) ? detail::syevr(m) : detail::syevd(m);
+    const auto result =
+        detail::lapack_call([&] { return xt::linalg::eigh(m); }, "eigh: no convergence for a matrix ", a.shape());
+    return {tensor_from(std::get<0>(result)), tensor_from(std::get<1>(result))};
 }
 
 /// Lower triangular L (n, n) with L Lᵀ = A. Throws if A is not square, not finite or not positive definite.
