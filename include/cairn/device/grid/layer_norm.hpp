@@ -16,34 +16,28 @@ namespace cairn {
 
 namespace grid {
 
+/// Lanes elements in pieces of at most 16 bytes.
+template <int Lanes, class T>
+inline constexpr int lanes_of_piece = Lanes * sizeof(T) > 16 ? static_cast<int>(16 / sizeof(T)) : Lanes;
+
 /// Lanes elements at `from`, as S.
 template <int Lanes, class S, class T>
 CAIRN_HD inline packet<S, Lanes> lanes_at(const T* from) {
-    const auto p = *reinterpret_cast<const packet<T, Lanes>*>(from);
+    constexpr int each = lanes_of_piece<Lanes, T>;
     packet<S, Lanes> v;
-    for (int j = 0; j < Lanes; ++j) v.v[j] = static_cast<S>(p.v[j]);
+    for (int k = 0; k < Lanes; k += each) {
+        const auto p = *reinterpret_cast<const packet<T, each>*>(from + k);
+        for (int j = 0; j < each; ++j) v.v[k + j] = static_cast<S>(p.v[j]);
+    }
     return v;
 }
-
-/// The same of coefficients, which may lie anywhere.
-template <int Lanes, class S>
-CAIRN_HD inline packet<S, Lanes> coefficients_at(const S* from) {
-    packet<S, Lanes> v;
-    if constexpr (Lanes == packet_lanes)
-        load_eight(from, v.v);
-    else
-        v.v[0] = *from;
-    return v;
-}
-
-/// to[0 … Lanes) = v, in pieces as load_eight.
 template <int Lanes, class S>
 CAIRN_HD inline void store_lanes(const packet<S, Lanes>& v, S* to) {
-    constexpr int each = Lanes == packet_lanes ? 16 / sizeof(S) : 1;
-    for (int k = 0; k < Lanes / each; ++k) {
+    constexpr int each = lanes_of_piece<Lanes, S>;
+    for (int k = 0; k < Lanes; k += each) {
         packet<S, each> p;
-        for (int j = 0; j < each; ++j) p.v[j] = v.v[k * each + j];
-        reinterpret_cast<packet<S, each>*>(to)[k] = p;
+        for (int j = 0; j < each; ++j) p.v[j] = v.v[k + j];
+        *reinterpret_cast<packet<S, each>*>(to + k) = p;
     }
 }
 
@@ -56,6 +50,15 @@ struct row_teams {
     row_teams(index_t all, index_t width) : rows(all), features(width), across(width <= 1024 ? warp_threads : 256) {}
     CAIRN_HD int teams() const { return across == warp_threads ? 4 : 1; }  // of a block
     int threads() const { return teams() * across; }
+    template <class Block>
+    CAIRN_HD index_t team(Block& b) const {
+        return across == warp_threads ? b.thread() / warp_threads : 0;
+    }
+    /// A thread's number in its team.
+    template <class Block>
+    CAIRN_HD index_t lane(Block& b) const {
+        return b.thread() & (across - 1);
+    }
 
     /// Σ of v over the threads of each team.
     template <class Block, class S>
@@ -67,7 +70,7 @@ struct row_teams {
     template <class Block, class Load, class Use>
     CAIRN_HD void over(Block& b, const Load& load, const Use& use) const {
         const index_t step = index_t{across} * Lanes;
-        for (index_t from = b.thread() % across * Lanes; from < features; from += 4 * step) {
+        for (index_t from = lane(b) * Lanes; from < features; from += 4 * step) {
             decltype(load(from)) in[4];
             CAIRN_UNROLL
             for (int k = 0; k < 4; ++k)
@@ -90,8 +93,8 @@ struct layer_norm_forward_kernel {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        const index_t features = of.features, row = b.block() * of.teams() + b.thread() / of.across;
-        const bool mine = row < of.rows, first = b.thread() % of.across == 0;
+        const index_t features = of.features, row = b.block() * of.teams() + of.team(b);
+        const bool mine = row < of.rows, first = of.lane(b) == 0;
         const T* const in = x + row * features;
         T* const out = y + row * features;
         using packed = packet<T, Lanes>;
@@ -117,7 +120,7 @@ struct layer_norm_forward_kernel {
         if (wide) return write_wide(b, moments, in, out, first, row);
         const S inverse = S(1) / std::sqrt(squares / static_cast<S>(features) + eps);
         of.over(b, load, [&](index_t i, const packed& v) {
-            const auto g = coefficients_at<Lanes>(gamma + i), shift = coefficients_at<Lanes>(beta + i);
+            const auto g = lanes_at<Lanes, S>(gamma + i), shift = lanes_at<Lanes, S>(beta + i);
             packed r;
             for (int j = 0; j < Lanes; ++j)
                 r.v[j] = static_cast<T>((static_cast<S>(v.v[j]) - m) * inverse * g.v[j] + shift.v[j]);
@@ -131,7 +134,7 @@ struct layer_norm_forward_kernel {
     CAIRN_HD void write_wide(Block& b, const detail::wide_moments& moments, const T* in, T* out, bool first,
                              index_t row) const {
         const double inverse = moments.inverse_deviation(static_cast<double>(eps));
-        for (index_t i = b.thread() % of.across; i < of.features; i += of.across) {
+        for (index_t i = of.lane(b); i < of.features; i += of.across) {
             const S xhat = static_cast<S>((static_cast<double>(in[i]) - moments.mean) * inverse);
             out[i] = static_cast<T>(xhat * gamma[i] + beta[i]);
         }
@@ -163,11 +166,11 @@ struct layer_norm_backward_kernel {
         using lanes = packet<S, Lanes>;
         const index_t features = of.features, begin = of.rows * b.block() / b.blocks(),
                       end = of.rows * (b.block() + 1) / b.blocks();
-        const int teams = of.teams(), team = static_cast<int>(b.thread()) / of.across;
+        const index_t teams = of.teams(), team = of.team(b);
         S* const all = b.template shared<S>() + scratch;  // (teams, 2, features)
         S* const shift = in_shared ? all + 2 * team * features : partial + b.block() * features;  // Σ dy
         S* const scale = shift + (in_shared ? 1 : b.blocks()) * features;                         // Σ dy x̂
-        for (index_t i = b.thread() % of.across * Lanes; i < features; i += of.across * Lanes)
+        for (index_t i = of.lane(b) * Lanes; i < features; i += of.across * Lanes)
             store_lanes(lanes{}, shift + i), store_lanes(lanes{}, scale + i);
         for (index_t r = begin; r < end; r += teams) {
             const index_t row = r + team, from = row * features;
@@ -180,8 +183,8 @@ struct layer_norm_backward_kernel {
             S total = 0, product = 0;
             if (mine)
                 of.over(b, load, [&](index_t i, const loaded& in) {
-                    lanes w = coefficients_at<Lanes>(gamma + i), sum = coefficients_at<Lanes>(shift + i),
-                          scaled = coefficients_at<Lanes>(scale + i);
+                    lanes w = lanes_at<Lanes, S>(gamma + i), sum = lanes_at<Lanes, S>(shift + i),
+                          scaled = lanes_at<Lanes, S>(scale + i);
                     for (int j = 0; j < Lanes; ++j) {
                         const S d = static_cast<S>(in.dy.v[j]), xhat = (static_cast<S>(in.x.v[j]) - m) * s;
                         sum.v[j] += d;
@@ -196,7 +199,7 @@ struct layer_norm_backward_kernel {
             product = of.sum(b, product) / static_cast<S>(features);
             if (mine)
                 of.over(b, load, [&](index_t i, const loaded& in) {
-                    const auto w = coefficients_at<Lanes>(gamma + i);
+                    const auto w = lanes_at<Lanes, S>(gamma + i);
                     const auto more = added ? lanes_at<Lanes, S>(added + from + i) : lanes{};
                     packet<T, Lanes> to;
                     for (int j = 0; j < Lanes; ++j) {
@@ -211,7 +214,7 @@ struct layer_norm_backward_kernel {
         b.sync();
         for (index_t i = b.thread(); i < 2 * features; i += b.threads()) {
             S sum = all[i];
-            for (int k = 1; k < teams; ++k) sum += all[2 * k * features + i];
+            for (index_t k = 1; k < teams; ++k) sum += all[2 * k * features + i];
             const index_t which = i < features ? 0 : 1;
             partial[(which * b.blocks() + b.block()) * features + i - which * features] = sum;
         }
@@ -236,7 +239,7 @@ void layer_norm_forward(D, index_t rows, index_t features, const T* x, const S* 
     const double n = static_cast<double>(rows) * static_cast<double>(features);
     flop_counter::count(7 * n, 2 * n * sizeof(T));
     if (rows == 0) return;
-    grid::in_lanes(features, grid::packets_fit(x, y), [&]<int Lanes>(grid::lane_count<Lanes>) {
+    grid::in_lanes(features, grid::packets_fit(x, y, gamma, beta), [&]<int Lanes>(grid::lane_count<Lanes>) {
         const grid::row_teams<Lanes> of(rows, features);
         D::launch({.blocks = (rows + of.teams() - 1) / of.teams(),
                    .threads = of.threads(),
@@ -254,7 +257,7 @@ void layer_norm_backward(D, index_t rows, index_t features, const T* dy, const T
     flop_counter::count((added ? 14 : 13) * n, (added ? 4 : 3) * n * sizeof(T));
     const index_t parts = std::clamp<index_t>(rows / 32, 1, 512);  // the same on every card
     tensor<S, D> partial({2, parts, features}, memory_category::workspace);
-    grid::in_lanes(features, grid::packets_fit(dy, x, dx, added, partial.data()),
+    grid::in_lanes(features, grid::packets_fit(dy, x, dx, added, gamma, partial.data()),
                    [&]<int Lanes>(grid::lane_count<Lanes>) {
                        using kernel = grid::layer_norm_backward_kernel<Lanes, T, S>;
                        const grid::row_teams<Lanes> of(rows, features);
