@@ -17,22 +17,10 @@
 
 #include "step_profile.hpp"
 #include "timing.hpp"
+#include "train/gpu_kernels.hpp"
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/clock.hpp>
-#include <cairn/device/cuda/attention_plans.hpp>
-#include <cairn/device/cuda/conv.hpp>
-#include <cairn/device/cuda/gemm.hpp>
-#include <cairn/device/cuda/linalg.hpp>
-#include <cairn/device/grid/activation.hpp>
-#include <cairn/device/grid/batch_norm.hpp>
-#include <cairn/device/grid/curvature.hpp>
-#include <cairn/device/grid/dropout.hpp>
-#include <cairn/device/grid/embedding.hpp>
-#include <cairn/device/grid/layer_norm.hpp>
-#include <cairn/device/grid/pool.hpp>
-#include <cairn/device/grid/reduce.hpp>
-#include <cairn/device/grid/softmax.hpp>
 #include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/models/transformer.hpp>
@@ -130,38 +118,30 @@ private:
     std::vector<flop_counter::totals> counted_;
 };
 
-/// The profile of `steps` steps, whose launches begin when the host is ahead of the GPU.
+/// Traces `steps` steps, whose launches begin when the host is ahead of the GPU. Returns the moments that its events
+/// name.
 template <class Step>
-gpu_benchmark::step_profile profile(Step&& step, int steps, double bytes_per_s, double flops_per_s) {
+std::vector<gpu_benchmark::step_mark> trace_steps(Step&& step, std::int64_t steps) {
     stream_marks marks;
     trace::global().clear();
     trace::global().use_clock([&] { return marks.mark(); });
-    {
-        const flop_counter::scope counting;
-        for (int i = 0; i < steps; ++i) {
-            const auto wait = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
-            check(cudaLaunchHostFunc(cuda::stream(), wait, nullptr), "making the GPU wait");
-            trace::global().enable(true);
-            step();
-            trace::global().enable(false);
-            cuda::wait();
-        }
+    const flop_counter::scope counting;
+    for (std::int64_t i = 0; i < steps; ++i) {
+        const auto wait = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(50)); };
+        check(cudaLaunchHostFunc(cuda::stream(), wait, nullptr), "making the GPU wait");
+        trace::global().enable(true);
+        step();
+        trace::global().enable(false);
+        cuda::wait();
     }
     trace::global().use_clock(nullptr);
-    return gpu_benchmark::profile_of_steps(trace::global().events(), marks.seconds(), steps, bytes_per_s, flops_per_s);
+    return marks.seconds();
 }
 
 /// Seconds of the GPU a step, over `steps` steps, in the trace's scopes of this kind, by their names.
 template <class Step>
 std::map<std::string, double> seconds_by_work(const char* kind, Step&& step, std::int64_t steps) {
-    stream_marks marks;
-    trace::global().clear();
-    trace::global().use_clock([&] { return marks.mark(); });
-    trace::global().enable(true);
-    for (std::int64_t i = 0; i < steps; ++i) step();
-    trace::global().enable(false);
-    trace::global().use_clock(nullptr);
-    const auto at = marks.seconds();
+    const auto at = trace_steps(step, steps);
     std::map<std::string, double> all;
     for (const trace_event& e : trace::global().events())
         if (std::string_view(e.kind) == kind)
@@ -267,7 +247,10 @@ void run(const std::string& network, index_t batch, int steps, const char* produ
                     static_cast<long long>(recorded->recorder().graphs()));
     } else if (profiles) {
         const double copy_rate = gpu_benchmark::copy_rate(), matrix_rate = gpu_benchmark::product_rate<T>();
-        const auto found = profile(step, std::min(steps, 5), copy_rate, matrix_rate);
+        const int traced = std::min(steps, 5);
+        const auto at = trace_steps(step, traced);
+        const auto found =
+            gpu_benchmark::profile_of_steps(trace::global().events(), at, traced, copy_rate, matrix_rate);
         std::printf(",\"profile\":%s", gpu_benchmark::as_json(found, seconds, copy_rate, matrix_rate).c_str());
     } else if (!form.empty()) {
         const kfac_config c{.form = form == "eigen" ? kfac_form::eigen : kfac_form::inverse};
