@@ -7,7 +7,8 @@
 //   symbols   q, the quantised values, by planes of bits (device/packed_symbols.hpp), or by a Huffman code for each
 //             stream (compress/huffman.hpp), on the host alone
 //   escapes   values that no symbol fits, in full
-// `normalise`: bounds are in units of each channel's deviation, as batch norm's backward sees its input.
+// `normalise`: bounds are in units of each channel's deviation, of 1e-6 at least, as batch norm's backward sees its
+// input.
 //
 // Of each block: symbols of the fine stream, its escapes in full, then the same of the other stream. By planes, the
 // bytes are the same on every device.

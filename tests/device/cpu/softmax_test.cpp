@@ -101,6 +101,7 @@ TEST_CASE("softmax_cross_entropy: errors name row and label", "[softmax]") {
     };
     CHECK_THROWS_WITH(run({0, 4, 1}, 0.0f), Contains("label 4 of row 1") && Contains("[0, 4)"));
     CHECK_THROWS_WITH(run({0, 1, -1}, 0.0f), Contains("label -1 of row 2"));
+    CHECK_THROWS_WITH(run({nothing_ignored, 1, 1}, 0.0f), Contains("label -2147483648 of row 0"));
     CHECK_THROWS_WITH(run({0, 1, 1}, 1.5f), Contains("smoothing 1.5"));
 }
 

@@ -161,7 +161,7 @@ void label_weights_into(cpu, index_t rows, index_t classes, const std::int32_t* 
                         double* out, std::int32_t ignore_index = nothing_ignored) {
     *out = 0;
     for (index_t r = 0; r < rows; ++r) {
-        if (labels[r] == ignore_index) continue;
+        if (is_ignored(labels[r], ignore_index)) continue;
         detail::require_label(labels[r], r, classes);
         *out += class_weights ? static_cast<double>(class_weights[labels[r]]) : 1.0;
     }
@@ -191,7 +191,7 @@ void softmax_cross_entropy(cpu, index_t rows, index_t classes, const T* logits, 
             const index_t label = labels[r];
             const T* const x = logits + r * classes;
             T* const g = dlogits ? dlogits + r * classes : nullptr;
-            if (labels[r] == ignore_index) {
+            if (is_ignored(labels[r], ignore_index)) {
                 loss_per_row[r] = 0;
                 if (g) std::fill_n(g, classes, T{});
                 continue;

@@ -174,7 +174,7 @@ struct cross_entropy_kernel {
         const index_t from = b.block() * columns;
         const T* const x = logits + from;
         const index_t label = labels[b.block()];
-        const bool ignored = label == ignore_index && label != nothing_ignored;
+        const bool ignored = is_ignored(labels[b.block()], ignore_index);
         const bool known = !ignored && label >= 0 && label < columns;
         const S at_label = known ? static_cast<S>(x[label]) : S{};  // before the gradient is written over it
         const S share = smoothing / static_cast<S>(columns);
