@@ -2,7 +2,7 @@
 // Layer normalisation on a grid device: same names, arguments and formulas as device/cpu/layer_norm.hpp. Threads read a
 // row from memory once and then from the cache, eight elements at a time where they lie so; backward is one pass, in
 // which each block adds up the shares of its rows in dgamma and dbeta.
-// Bytes: x and y; dy, x, dx (added), and two numbers a column for at least 32 rows.
+// Bytes: x and y; dy, x, dx (added), and two numbers a column for at least eight rows.
 
 #include <cairn/device/grid/channels.hpp>
 #include <cairn/device/grid/per_example_gradients.hpp>
@@ -255,7 +255,8 @@ void layer_norm_backward(D, index_t rows, index_t features, const T* dy, const T
                          const S* gamma, T* dx, S* dgamma, S* dbeta, const std::type_identity_t<T>* added = nullptr) {
     const double n = static_cast<double>(rows) * static_cast<double>(features);
     flop_counter::count((added ? 14 : 13) * n, (added ? 4 : 3) * n * sizeof(T));
-    const index_t parts = std::clamp<index_t>(rows / 32, 1, 512);  // the same on every card
+    const index_t of_block = 8 * grid::row_teams<1>(rows, features).teams(),
+                  parts = std::clamp<index_t>(rows / of_block, 1, 512);  // the same on every card
     tensor<S, D> partial({2, parts, features}, memory_category::workspace);
     grid::in_lanes(features, grid::packets_fit(dy, x, dx, added, gamma, partial.data()),
                    [&]<int Lanes>(grid::lane_count<Lanes>) {
