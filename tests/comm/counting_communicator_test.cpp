@@ -85,8 +85,6 @@ TEST_CASE("counting: names, model time, peak, reset", "[comm][counting]") {
         c.print(text);
         require(text.str().find("ring all-reduce: 1 times, 2 messages, 4000 bytes sent") != std::string::npos,
                 text.str());
-        require(c.model_seconds(1, 0, 0) == 2 && c.model_seconds(0, 1, 0) == 4000 && c.model_seconds(0, 0, 1) == 2000,
-                "model time");
         require(c.counts().peak_bytes >= 4000, "peak ", c.counts().peak_bytes);
         auto part = c.split(0, 0);
         std::vector<float> got(1000);

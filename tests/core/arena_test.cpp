@@ -134,18 +134,6 @@ TEST_CASE("arena: a slice of a parameter has the slice of the whole's values", "
     refused({3}, {.global = {6, 5}});
 }
 
-TEST_CASE("parameter_layout: of the ranks that hold one slice the first counts it", "[arena]") {
-    const auto at = [](index_t data, index_t tensor) {
-        return [=](const std::string& axis) { return axis == "data" ? data : tensor; };
-    };
-    const parameter_layout slice{.replicated_over = {"data"}}, copy{.replicated_over = {"data", "tensor"}};
-    CHECK(parameter_layout{}.counts_at(at(1, 1)));
-    CHECK(slice.counts_at(at(0, 1)));
-    CHECK_FALSE(slice.counts_at(at(1, 0)));
-    CHECK(copy.counts_at(at(0, 0)));
-    CHECK_FALSE(copy.counts_at(at(0, 1)));
-}
-
 TEST_CASE("arena: zero_grad clears all gradients and nothing else", "[arena]") {
     model m;
     arena a(m.list(), 1);

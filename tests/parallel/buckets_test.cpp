@@ -114,7 +114,7 @@ TEST_CASE("owners: shards of an arena", "[parallel][zero]") {
             }
             CHECK(at == weights.values().size());
             if (!whole) continue;
-            for (const auto& [name, p] : weights.parameters()) {  // nobody owns a piece of a parameter
+            for (const auto& [name, p] : weights.parameters()) {  // parameters are owned whole
                 const index_t begin = p->value.data() - weights.values().data(), end = begin + p->shape.size();
                 int holders = 0;
                 for (const range& s : owners) holders += s.begin < end && begin < s.end();

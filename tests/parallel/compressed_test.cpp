@@ -254,7 +254,7 @@ TEST_CASE("compression autotuner: the bytes of its model, measured on one rank, 
     CHECK(starts.seconds(exchange::all_reduce, 1, 4, 2) == 2 * starts.seconds(exchange::all_reduce, 1, 4));
 }
 
-TEST_CASE("compression autotuner: what buckets hold back is saved, and sent once by whoever goes on",
+TEST_CASE("compression autotuner: what buckets hold back is saved, and sent once by the run that goes on",
           "[parallel][compress]") {
     const auto candidate = [](exchange kind, auto make) {
         return autotune_candidate<any_communicator>{"sparse", kind, make};

@@ -196,7 +196,7 @@ TEST_CASE("kfac on ranks: a factor that is not finite on one rank is left out by
             const auto rejected = static_cast<double>(mine.k->rejected());
             std::array<double, 2> range{rejected, -rejected};
             all_reduce(c, std::span<double>(range), {.op = reduction::max});
-            require(range[0] == 1, "nobody rejected the factor");
+            require(range[0] == 1, "no rank rejected the factor");
             if (statistics == kfac_statistics::all) require(range[1] == -1, "not all ranks rejected the factor");
             mine.step(c, 2);
         });

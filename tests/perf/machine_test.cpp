@@ -24,7 +24,5 @@ TEST_CASE("machine: ceilings are measured once per number of threads", "[machine
     CHECK(&perf::measured_matrix_peak() == &peak);
     CHECK(perf::measured_bandwidth() > 0.1);
     CHECK(perf::measured_bandwidth() == perf::measured_bandwidth());
-    CHECK(perf::measured_region_latency() >= 0);
-    CHECK(perf::measured_region_latency() < 0.1);
     CHECK_FALSE(peak.reached_by.empty());
 }

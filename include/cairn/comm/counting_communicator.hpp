@@ -3,7 +3,7 @@
 // and the library's algorithms are measured alike on any machine.
 //   counting_communicator c(world);
 //   ring_all_reduce(c, data);
-//   c.counts().messages, .bytes, .rounds;  c.model_seconds(α, β, γ)
+//   c.counts().messages, .bytes, .rounds
 //   messages   sends that this rank started               bytes      of them
 //   rounds     length of the longest chain of dependent messages that ends at this rank: a sent message extends the
 //              chain of the messages received before it; a receive continues the sender's chain (Lamport's clock,
@@ -179,13 +179,6 @@ public:
         for (const auto& [call, sum] : state_->calls)
             out << "  " << call << ": " << sum.times << " times, " << sum.messages << " messages, " << sum.bytes
                 << " bytes sent\n";
-    }
-
-    /// Seconds by the α-β-γ model: start-ups on the longest chain, this rank's bytes one after another, its reductions.
-    double model_seconds(double alpha, double beta, double gamma) const {
-        const communication_counts& c = state_->counts;
-        return alpha * static_cast<double>(c.rounds) + beta * static_cast<double>(std::max(c.bytes, c.received_bytes)) +
-               gamma * static_cast<double>(c.reduced_bytes);
     }
 
 private:

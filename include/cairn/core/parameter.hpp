@@ -57,13 +57,6 @@ struct parameter_layout {
         }
         return inside;
     }
-
-    /// Whether the rank at `coordinate(axis)` of the mesh counts this slice in sums over ranks: the first of its
-    /// holders does.
-    template <class Coordinate>
-    bool counts_at(Coordinate&& coordinate) const {
-        return std::ranges::all_of(replicated_over, [&](const std::string& axis) { return coordinate(axis) == 0; });
-    }
 };
 
 /// One trainable tensor of a layer.

@@ -42,7 +42,6 @@ struct loader_stats {
     double seconds = 0, stall_seconds = 0;  // wall time, and that of it in which next() waited or worked
     double work_seconds = 0;                // time spent on reading samples, added over the threads
 
-    double samples_per_second() const { return seconds > 0 ? static_cast<double>(samples) / seconds : 0; }
     double stall_fraction() const { return seconds > 0 ? stall_seconds / seconds : 0; }
 };
 

@@ -55,7 +55,7 @@ public:
         bool tied = false;     // another layer is tied to the table: no rows for K-FAC, which has one layer per weight
     };
 
-    explicit embedding(config c) : config_(c) {
+    explicit embedding(config c) : config_(c), entries_(c.num_embeddings) {
         require(c.num_embeddings > 0 && c.embedding_dim > 0, "embedding ", c.num_embeddings, " x ", c.embedding_dim,
                 ": both sizes must be positive");
         constexpr index_t most = index_t{1} << (std::same_as<T, float16> ? 11
@@ -69,14 +69,7 @@ public:
     }
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
-        require_memory(*this, table_);
-        tensor<W, D> y(output_shape(x.shape()), before_cast<T, W>);  // (…, width)
-        tensor<std::int32_t, D> ids = ids_of(x, config_.num_embeddings, [this] { return describe(); });
-        embedding_forward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(),
-                          table_.value.data(), y.data());
-        if (!config_.tied) announce(p.curvature, samples(ids));
-        if (p.training()) saved.put(0, std::move(ids));
-        return cast<T>(std::move(y));
+        return cast<T>(look_up(x, saved, p));
     }
 
     tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context&) {
@@ -90,8 +83,7 @@ public:
         const tensor<T, D> dy = saved.take(1);
         if (!config_.tied) announce(p.curvature, samples(ids).output_gradient(dy.data()));
         if (!p.weight_gradient) return;
-        embedding_backward(D{}, ids.size(), config_.num_embeddings, config_.embedding_dim, ids.data(), dy.data(),
-                           table_.grad.data());
+        embedding_backward(D{}, ids.size(), entries_, config_.embedding_dim, ids.data(), dy.data(), table_.grad.data());
     }
 
     layer_parameters<T, D> parameters() { return {{"weight", &table_}}; }
@@ -115,9 +107,25 @@ public:
 
     std::string describe() const { return concat("embedding ", config_.num_embeddings, " x ", config_.embedding_dim); }
 
-private:
+protected:
     using W = weight_of<T>;
 
+    /// (…, width): zeros for entries that are elsewhere.
+    tensor<W, D> look_up(const tensor<T, D>& x, saved_tensors<T, D>& saved, const pass_context& p) {
+        require_memory(*this, table_);
+        tensor<W, D> y(output_shape(x.shape()), before_cast<T, W>);
+        tensor<std::int32_t, D> ids = ids_of(x, config_.num_embeddings, [this] { return describe(); });
+        embedding_forward(D{}, ids.size(), entries_, config_.embedding_dim, ids.data(), table_.value.data(), y.data());
+        if (!config_.tied) announce(p.curvature, samples(ids));
+        if (p.training()) saved.put(0, std::move(ids));
+        return y;
+    }
+
+    config config_;
+    array_part entries_;  // of the table, and those that are here (parallel/tensor/vocabulary_embedding.hpp)
+    layer_parameter<T, D> table_;
+
+private:
     curvature_samples<T> samples(const tensor<std::int32_t, D>& ids) const {
         const index_t examples = ids.extent(0);
         return {.kind = rows_kind::lookup,
@@ -128,9 +136,6 @@ private:
                 .out = config_.embedding_dim,
                 .ids = ids.data()};
     }
-
-    config config_;
-    layer_parameter<T, D> table_;
 };
 
 CAIRN_COMPILED_CLASS(embedding)

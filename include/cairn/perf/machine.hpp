@@ -252,23 +252,4 @@ inline double measured_bandwidth() {
     return gb_per_s;
 }
 
-/// Seconds of an empty parallel region on the current number of threads: the least work worth spreading is a few of
-/// these.
-inline double measured_region_latency() {
-    static std::mutex mutex;
-    static std::map<int, double> known;
-    const std::scoped_lock lock(mutex);
-    double& seconds = known[threads()];
-    if (seconds > 0) return seconds;
-    constexpr int regions = 200;
-    seconds =
-        detail::fastest(0.01,
-                        [&] {
-                            for (int i = 0; i < regions; ++i)
-                                parallel_for(threads(), 1, [](index_t, index_t) { asm volatile("" ::: "memory"); });
-                        }) /
-        regions;
-    return seconds;
-}
-
 }  // namespace cairn::perf

@@ -214,7 +214,7 @@ TEST_CASE("spatial: what does not fit is refused by all ranks alike", "[parallel
                Contains("of a grid 2 takes the rows (N, (4), C)") && Contains("got (2, 8, 1)"));
     CHECK_THAT(message(2,
                        [&](ranks_channel& over) {
-                           sample_dropout<double> drop(0.5, over.size(), over.rank());
+                           dropout<double> drop = sample_dropout<double>(0.5, over.size(), over.rank());
                            saved_tensors<double> saved;
                            drop.forward(tensor<double>::zeros({2, 3}), saved, {});
                        }),

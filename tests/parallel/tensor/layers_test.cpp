@@ -116,7 +116,7 @@ TEST_CASE("split layers: norms, dropout and positions on parts of the sequence",
             },
             x, cut::positions, cut::positions);
         check_split(
-            p, dropout<double>(0.4), [](ranks_axis& axis) { return sequence_dropout<ranks, double>(axis, 0.4); }, x,
+            p, dropout<double>(0.4), [](ranks_axis& axis) { return sequence_dropout<double>(axis, 0.4); }, x,
             cut::positions, cut::positions);
         check_split(
             p, positional_embedding<double>({.max_length = 10, .embedding_dim = 5}),
@@ -272,7 +272,7 @@ TEST_CASE("split layers: on one rank they satisfy the laws of layers", "[tensor_
             [&](auto t) { return channel_conv<C, decltype(t)>(axis, {.in = 3, .out = 4}); }, as_it_is);
     if (which == 5)
         check(
-            "sequence_dropout", {2, 4, 5}, [&](auto t) { return sequence_dropout<C, decltype(t)>(axis, 0.3); },
+            "sequence_dropout", {2, 4, 5}, [&](auto t) { return sequence_dropout<decltype(t)>(axis, 0.3); },
             [](laws::law_case& c) { c.wrong = std::nullopt; });
 }
 

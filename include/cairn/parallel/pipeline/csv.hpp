@@ -105,12 +105,6 @@ inline pipeline_program read_schedule_csv(const std::filesystem::path& path) {
     return parse_schedule_csv(text.str(), path.string());
 }
 
-inline void write_schedule_csv(const pipeline_program& program, const std::filesystem::path& path) {
-    std::ofstream out(path, std::ios::binary);
-    out << schedule_csv(program) << std::flush;
-    require(bool{out}, "schedule ", path.string(), ": cannot be written");
-}
-
 /// A schedule by name, or the file NAME.csv, which must have the ranks and micro-batches of `shape`.
 inline pipeline_program schedule_from(const std::string& name, const schedule_shape& shape,
                                       const schedule_costs& costs = {}) {

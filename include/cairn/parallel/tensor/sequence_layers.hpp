@@ -9,10 +9,12 @@
 // Tested against the same layers on one rank.
 
 #include <cairn/core/for_each.hpp>
-#include <cairn/device/cpu/dropout.hpp>
+#include <cairn/nn/dropout.hpp>
 #include <cairn/nn/layer.hpp>
 #include <cairn/parallel/tensor/tensor_axis.hpp>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -125,51 +127,15 @@ private:
     L inner_;
 };
 
-/// See the top of the file. x (batch, part of length, …).
-template <Communicator C, class T = float, Device D = cpu>
-class sequence_dropout : public layer_without_parameters<T, D> {
-public:
-    explicit sequence_dropout(tensor_axis<C>& axis, double rate) : axis_(&axis), rate_(rate) {
-        require(rate >= 0 && rate < 1, "sequence_dropout: rate ", rate, " is not in [0, 1)");
-    }
-
-    tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>&, const pass_context& p) {
-        return p.training() ? apply(std::move(x), p) : std::move(x);
-    }
-    tensor<T, D> backward_input(tensor<T, D> dy, saved_tensors<T, D>&, const pass_context& p) {
-        return p.input_gradient ? apply(std::move(dy), p) : tensor<T, D>{};
-    }
-
-    shape output_shape(const shape& in) const {
-        require(in.rank() >= 2, "sequence_dropout takes (batch, part of length, ...), got ", in);
-        return in;
-    }
-
-    layer_cost cost(const shape& in) const {
-        const double n = double(in.size()), size = sizeof(T);
-        layer_cost c;
-        c.forward = c.backward_input = {n, 2 * size * n};
-        c.in_place_forward = c.in_place_backward = true;
-        return c;
-    }
-
-    std::string describe() const { return concat("sequence_dropout ", rate_); }
-
-private:
-    tensor<T, D> apply(tensor<T, D> x, const pass_context& p) const {
-        const T* const in = x.data();
-        const shape s = output_shape(x.shape());
-        tensor<T, D> y = x.unique() ? std::move(x) : tensor<T, D>(s);
-        if (s.size() == 0) return y;
-        const index_t here = s.size() / s[0], whole = here * axis_->size();  // elements of a sample
-        for (index_t n = 0; n < s[0]; ++n)
-            dropout_apply(D{}, here, rate_, p.random.stream(), in + n * here, y.data() + n * here,
-                          (p.random.first_sample + n) * whole + here * axis_->rank(), p.random.step_at);
-        return y;
-    }
-
-    tensor_axis<C>* axis_;
-    double rate_;
-};
+/// See the top of the file. Of (batch, part of length, …).
+template <class T = float, Device D = cpu, Communicator C>
+dropout<T, D> sequence_dropout(const tensor_axis<C>& axis, double rate) {
+    return dropout<T, D>(
+        rate, [ranks = axis.size(), rank = axis.rank()](const shape& s, const pass_context& p, const auto& run) {
+            const index_t here = s.size() / std::max<index_t>(s.front(), 1), whole = here * ranks;  // of a sample
+            for (index_t n = 0; n < s.front(); ++n)
+                run((p.random.first_sample + n) * whole + here * rank, n * here, here);
+        });
+}
 
 }  // namespace cairn

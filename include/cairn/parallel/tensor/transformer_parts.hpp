@@ -58,7 +58,7 @@ struct tensor_transformer_parts {
         return cut_or_whole(positional_embedding<T, D>(c));
     }
     any_layer<T, D> dropout(double rate) const {
-        if (in_parts()) return sequence_dropout<C, T, D>(*axis, rate);
+        if (in_parts()) return sequence_dropout<T, D>(*axis, rate);
         return cairn::dropout<T, D>(rate);
     }
     any_layer<T, D> norm(const typename layer_norm<T, D>::config& c) const {
