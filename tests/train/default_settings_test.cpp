@@ -53,7 +53,7 @@ default_values defaults_in_force() {
     for (const std::string kind : {"sgd", "adam", "adamw", "lars", "lamb", "kfac", "shampoo", "soap", "muon"})
         workloads.push_back(digits + "optimizer.kind='" + kind + "'\n");
     workloads.push_back(digits + "optimizer.kind='kfac'\nkfac.step_size='quadratic_model'\n");
-    workloads.push_back(digits + "optimizer.kind='kfac'\nkfac.fisher='mc'\n");
+    workloads.push_back(digits + "optimizer.kind='kfac'\nkfac.fisher='mc'\nkfac.step_size='clip'\n");
     for (const std::string& kind : lr_schedules::global().names())
         workloads.push_back(digits + "lr_schedule.kind='" + kind + "'\n");
     for (const std::string& kind : compressors<cpu>::global().names())

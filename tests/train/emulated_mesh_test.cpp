@@ -132,8 +132,9 @@ TEST_CASE("mesh on another device: K-FAC's clip, norm and quadratic model are of
     };
     const char* const stages = "parallel.pipeline=2";
     for (const std::vector<const char*>& how : std::vector<std::vector<const char*>>{
-             {"kfac.kl_clip=1e-6"},
-             {"kfac.kl_clip=0", "kfac.norm_limit=1e-3", "kfac.form=inverse", "kfac.inverse_staleness=1"},
+             {"kfac.step_size=clip", "kfac.kl_clip=1e-6"},
+             {"kfac.step_size=clip", "kfac.kl_clip=0", "kfac.norm_limit=1e-3", "kfac.form=inverse",
+              "kfac.inverse_staleness=1"},
              {"kfac.step_size=quadratic_model", "train.micro_batches=1", "kfac.damping_interval=2"}}) {
         std::vector<const char*> cut = with(how);
         const std::vector<double> whole = mesh_run<emulated_gpu>(1, volumes, cut).losses;
@@ -143,10 +144,10 @@ TEST_CASE("mesh on another device: K-FAC's clip, norm and quadratic model are of
         REQUIRE(got.size() == whole.size());
         for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(whole[i]).epsilon(1e-6));
     }
-    check_as_on_host(
-        4, volumes,
-        with({stages, "parallel.data=2", "model.normalise=false", "kfac.statistics=sharded", "kfac.kl_clip=1e-6"}),
-        1e-3);
+    check_as_on_host(4, volumes,
+                     with({stages, "parallel.data=2", "model.normalise=false", "kfac.statistics=sharded",
+                           "kfac.step_size=clip", "kfac.kl_clip=1e-6"}),
+                     1e-3);
 }
 
 TEST_CASE("mesh on another device: layers whose tensors are cut", "[train]") {

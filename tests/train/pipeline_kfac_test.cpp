@@ -63,16 +63,17 @@ void check_shared_work(const std::vector<settings_list>& ways) {
 }  // namespace
 
 TEST_CASE("pipeline K-FAC: the bits of one rank", "[session]") {
-    require_bits_of_one_rank({"kfac.kl_clip=1e-6", "kfac.fisher=mc"});
+    require_bits_of_one_rank({"kfac.step_size=clip", "kfac.kl_clip=1e-6", "kfac.fisher=mc"});
     require_bits_of_one_rank({"optimizer.kind=soap", "optimizer.lr=1e-3"}, network);
 }
 
 TEST_CASE("pipeline K-FAC: the bits of one rank in every form, of every preconditioner", "[.exhaustive]") {
     for (const settings_list& how :
-         {settings_list{},                                                  // the KL clip is a sum over all layers
-          {"kfac.kl_clip=1e-6"},                                            // and takes hold
-          {"kfac.kl_clip=0", "kfac.norm_limit=1e-3", "kfac.form=inverse"},  // so is the norm of the step
-          {"kfac.graft=true", "optimizer.base=adam", "optimizer.lr=1e-3"},
+         {settings_list{},                               // the KL clip is a sum over all layers
+          {"kfac.step_size=clip", "kfac.kl_clip=1e-6"},  // and takes hold
+          {"kfac.step_size=clip", "kfac.kl_clip=0", "kfac.norm_limit=1e-3",
+           "kfac.form=inverse"},  // so is the norm of the step
+          {"optimizer.base=adam", "optimizer.lr=1e-3"},
           {"kfac.fisher=mc", "kfac.example_stride=2"},
           {"kfac.inverse_staleness=1", "kfac.inverse_update_interval=3", "optimizer.clip_norm=0.1"},
           {"kfac.skip=['conv1']", "kfac.norm_layers=true"}})
@@ -82,7 +83,7 @@ TEST_CASE("pipeline K-FAC: the bits of one rank in every form, of every precondi
 }
 
 TEST_CASE("pipeline K-FAC: work shared along the data axis is that of data parallelism alone", "[session]") {
-    check_shared_work({{"kfac.statistics=sharded", "kfac.kl_clip=1e-6"}});
+    check_shared_work({{"kfac.statistics=sharded", "kfac.step_size=clip", "kfac.kl_clip=1e-6"}});
 }
 
 TEST_CASE("pipeline K-FAC: work shared along the data axis, in every way", "[.exhaustive]") {

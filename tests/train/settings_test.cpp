@@ -61,7 +61,7 @@ std::vector<settings_case> all_workloads() {
     for (const char* kind : {"sgd", "adam", "adamw", "lars", "lamb", "descent", "shampoo", "soap", "muon"})
         all.push_back({small_digits + "optimizer.kind='" + kind + "'\n"});
     all.push_back({small_digits + "optimizer.kind='kfac'\nkfac.step_size='quadratic_model'\n"});
-    all.push_back({small_digits + "optimizer.kind='kfac'\nkfac.fisher='mc'\n"});
+    all.push_back({small_digits + "optimizer.kind='kfac'\nkfac.fisher='mc'\nkfac.step_size='clip'\n"});
     for (const char* kind : {"one_cycle", "cosine", "step", "polynomial", "constant"})
         all.push_back({small_volumes + "lr_schedule.kind='" + kind + "'\n"});
     for (const char* kind : {"bf16", "fp16", "topk", "sampled_topk", "dgc", "randomk", "qsgd", "natural", "sign",

@@ -38,6 +38,7 @@ run_task read_task(configuration settings, session_options options, any_communic
     t.seed = static_cast<std::uint64_t>(s.get<std::int64_t>("train.seed", 1, any_number));
     t.data = make_data(s, t.options.generated, t.seed);
     t.skips_non_finite = s.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip";
+    t.stops_divergence = s.choice("train.divergence", {"stop", "ignore"}, "stop") == "stop";
     require_same_data(world, t.data);
     t.algorithm = s.choice("train.algorithm", {"gradient", "dladmm", "pdadmm"}, "gradient");
     const index_t all = t.data.train.size();
@@ -45,6 +46,10 @@ run_task read_task(configuration settings, session_options options, any_communic
     t.micro_batches = s.get<index_t>("train.micro_batches", 1, from_to(1, static_cast<double>(t.batch)));
     if (!t.is_split()) {
         s.leave_out("admm");  // so that a workload can be trained both ways
+        const std::string others = listed(choose_optimizer<D>(s));
+        if (!others.empty() && world.rank() == 0)
+            std::fprintf(stderr, "optimizer.kind = %s: left out, as the file sets them for another one: %s\n",
+                         s.get("optimizer.kind", "sgd").c_str(), others.c_str());
         return t;
     }
     require(std::same_as<D, cpu> && std::same_as<T, float>, "train.algorithm = ", t.algorithm,
@@ -242,8 +247,7 @@ private:
 
 // A run may go on with a feature switched off whose settings are in its record.
 inline void leave_out_unused(run_task& task, bool is_root) {
-    std::string paths;
-    for (const std::string& path : task.settings.leave_out_unused()) paths += (paths.empty() ? "" : ", ") + path;
+    const std::string paths = listed(task.settings.leave_out_unused());
     if (!paths.empty() && is_root)
         std::fprintf(stderr, "warning: %s: left out, as nothing in this run uses them: %s\n",
                      (task.options.resume / "config.toml").c_str(), paths.c_str());

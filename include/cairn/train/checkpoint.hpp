@@ -5,6 +5,7 @@
 //   optimizer/FIELD/…    and optimizer_steps     kfac/…                        of any preconditioner
 //   admm/VARIABLE/…      where ADMM trains, and its numbers
 //   compression/…        what compressors of every rank keep
+//   divergence/…         losses at the start and of late
 //   loader_batch_size, loader_batches, loader_samples    of an epoch: what cursor, steps and schedules count in
 // Rank 0 reads and writes it. What ranks hold in parts is gathered on rank 0 for as long as a checkpoint is saved or
 // loaded: shards of the optimizer, slices of a tensor axis, stages of a pipeline by their parameters' paths. The file
@@ -148,6 +149,11 @@ private:
             s.add("kfac/quadratic_steps", run_.update.quadratic->steps());
         }
         if (residuals_) s.add("compression", residuals_->tensors());
+        divergence_watch& watch = run_.update.divergence;
+        s.add("divergence/samples", watch.samples);
+        s.add("divergence/start", watch.start);
+        s.add("divergence/recent", watch.recent);
+        s.add("divergence/weight", watch.weight);
         s.add("loader_epoch", loader_epoch_);
         s.add("loader_batch", loader_batch_);
         if (with_epochs) {
@@ -206,6 +212,7 @@ private:
         share(loader_epoch_);
         share(loader_batch_);
         share(counted_);
+        share(run_.update.divergence);
         if (run_.model.scales_itself()) {
             scale_ = run_.model.scaler->saved();
             share(scale_.scale);

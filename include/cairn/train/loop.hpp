@@ -78,6 +78,7 @@ private:
         const bool resuming = !run_.task.options.resume.empty();
         if (run_.is_root()) open_directory(resuming);
         if (resuming) load_checkpoint(run_, run_.task.options.resume / "state.cairn");
+        growth_.emplace(*run_.model.weights);
         saved_ = resuming;
         const std::int64_t steps = algorithm_.steps();
         const bool complete =
@@ -132,6 +133,8 @@ private:
             plan != plan_)
             line_.print("activations: " + (plan_ = plan));
         log_.count_step(done.loss, static_cast<double>(done.samples) / step_watch_.seconds());
+        const bool grows = run_.update.trainer && run_.update.divergence.take(done.loss, done.samples);
+        if (grows && run_.task.stops_divergence) stop_diverging();
         const std::int64_t step = algorithm_.steps();
         if (log_.steps_since_line() == run_.batches.log_every || step == run_.batches.last_step) log_training();
         line_.show(step, run_.batches.last_step, status_text(step));
@@ -142,6 +145,27 @@ private:
         ++empty_batches_;
         require(empty_batches_ < run_.batches.train->batches_per_epoch(), "all samples of ", empty_batches_,
                 " batches in a row are corrupt");
+    }
+
+    // All ranks have the same loss. The state is saved as it is: nothing that was trained is lost.
+    void stop_diverging() {
+        const divergence_watch& watch = run_.update.divergence;
+        std::string grown;
+        double most = 0;
+        const auto [name, times] = growth_->largest();
+        const std::vector<double> all = detail::joined(run_.world, {times});
+        const std::vector<std::string> names = all_gather_text(run_.world, name);
+        for (std::size_t r = 0; r < all.size(); ++r)
+            if (all[r] > most) {
+                most = all[r];
+                grown = concat("; of the weights ", names[r], " grew most, to ", most, " times its length");
+            }
+        save();
+        const double lr = run_.task.settings.get("optimizer.lr", 0.1, at_least(0));
+        fail("step ", algorithm_.steps(), ": training diverges: the loss was ", watch.start, " at the start and is ",
+             watch.of_late(), " of late, more than ", divergence_watch::multiple, " times as much", grown,
+             ". The state is saved. Start again with a lower rate (--set optimizer.lr=", lr / 10,
+             ") or clip gradients (--set optimizer.clip_norm=1); train.divergence = ignore goes on");
     }
 
     void count_skipped_step() {
@@ -292,7 +316,8 @@ private:
     std::optional<run_directory> directory_;  // of rank 0
     metrics_log log_;
     run_outcome outcome_;
-    std::string plan_;  // of activations, as last printed
+    std::optional<weight_growth<D>> growth_;  // since this run began or went on
+    std::string plan_;                        // of activations, as last printed
     bool stopped_ = false;
     bool saved_ = false;         // as the run is now
     index_t empty_batches_ = 0;  // in a row

@@ -143,16 +143,60 @@ std::vector<std::string> preconditioner_names() {
     return all;
 }
 
+namespace detail {
+
+/// Throws where optimizer.kind names neither an optimizer nor a preconditioner.
+template <Device D>
+std::string optimizer_kind(configuration& settings) {
+    std::vector<std::string> kinds = optimizers<D>::global().names();
+    const std::vector<std::string> before = preconditioner_names<D>();
+    kinds.insert(kinds.end(), before.begin(), before.end());
+    return settings.choice("optimizer.kind", kinds, "sgd");
+}
+
+/// The learning rate where none is set: papers' and packages' usual one.
+inline double usual_rate(const std::string& optimizer) {
+    if (optimizer == "adam" || optimizer == "adamw" || optimizer == "lamb") return 1e-3;
+    if (optimizer == "soap") return 3e-3;
+    return optimizer == "muon" ? 0.02 : 0.1;
+}
+
+/// Whether the kind leaves its steps to optimizer.base.
+template <Device D>
+bool has_base(const std::string& kind) {
+    const std::vector<std::string> before = preconditioner_names<D>();
+    return kind != "soap" && kind != "muon" && std::ranges::find(before, kind) != before.end();
+}
+
+}  // namespace detail
+
 /// The optimizer that optimizer.kind names, or that takes the steps of this preconditioner. Throws on other names.
 template <Device D>
 std::string optimizer_of_steps(configuration& settings) {
-    const std::vector<std::string> known = optimizers<D>::global().names();
-    std::vector<std::string> kinds = known;
-    const std::vector<std::string> before = preconditioner_names<D>();
+    const std::string kind = detail::optimizer_kind<D>(settings);
+    return detail::has_base<D>(kind) ? settings.choice("optimizer.base", optimizers<D>::global().names(), "sgd") : kind;
+}
+
+/// A workload file's [optimizer] is of its own kind, and may have a table [optimizer.KIND] for each other one. Where
+/// the command line names another kind, that kind's table is taken, or its defaults; a preconditioner that leaves its
+/// steps to optimizer.base precedes the file's own optimizer. Returns the settings of the file that are left out.
+template <Device D>
+std::vector<std::string> choose_optimizer(configuration& settings) {
+    const std::string kind = detail::optimizer_kind<D>(settings), own = settings.text_of_file("optimizer.kind", "sgd");
+    const std::vector<std::string> steps = optimizers<D>::global().names(), before = preconditioner_names<D>();
+    for (const std::string& name : before)  // they have sections of their own
+        if (name != kind) settings.leave_out(name);
+    std::vector<std::string> kinds = steps, stays{"kind", "clip_norm", "decay_all"}, left_out;
     kinds.insert(kinds.end(), before.begin(), before.end());
-    const std::string kind = settings.choice("optimizer.kind", kinds, "sgd");
-    const bool steps_itself = kind == "soap" || kind == "muon" || std::ranges::find(before, kind) == before.end();
-    return steps_itself ? kind : settings.choice("optimizer.base", known, "sgd");
+    if (own != kind && detail::has_base<D>(kind) && std::ranges::find(steps, own) != steps.end()) {
+        settings.set_default("optimizer.base", own);
+    } else if (own != kind) {
+        stays.insert(stays.end(), kinds.begin(), kinds.end());
+        left_out = settings.leave_out("optimizer", stays);
+    }
+    settings.take_table("optimizer", kind, kinds);
+    settings.set_default("optimizer.lr", detail::usual_rate(optimizer_of_steps<D>(settings)));
+    return left_out;
 }
 
 /// The optimizer of the settings over the parameters of `weights`, or over `part` of them. `without_momentum`: what

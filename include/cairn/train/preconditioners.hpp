@@ -3,13 +3,13 @@
 //   [optimizer] kind = "kfac" or "shampoo", base = "sgd" (adam, adamw, lars, lamb), and the base optimizer's settings
 //   [optimizer] kind = "soap" or "muon": they bring their own momentum
 //   [kfac] damping, factor_decay, factor_update_interval, inverse_update_interval, inverse_staleness, kl_clip,
-//          norm_limit, graft, form = "eigen" | "inverse", sharing = "expand" | "reduce",
+//          norm_limit, form = "eigen" | "inverse", sharing = "expand" | "reduce",
 //          scaling = "kfc" | "kfac_pytorch", fisher = "empirical" | "mc" (Monte Carlo), max_size, skip, norm_layers,
 //          example_stride, position_stride
 //     spatial = "full" | "uncorrelated": one factor for all points of a convolution's kernel, or a small one for each
-//     step_size = "optimizer" | "quadratic_model": of the base optimizer, or learning rate, momentum and damping from
-//          the quadratic model (quadratic_step.hpp); damping_interval, damping_decay, min_damping; the model is made of
-//          one example in model_example_stride
+//     step_size = "graft": directions as long as their gradients | "clip": by kl_clip and norm_limit |
+//          "quadratic_model": its learning rate, momentum and damping (quadratic_step.hpp; damping_interval,
+//          damping_decay, min_damping), of one example in model_example_stride
 //     on several ranks: grad_worker_fraction (1; 0: chosen), statistics = "all" | "sharded" | "local",
 //          colocate_factors, assignment_strategy = "time" | "memory", memory_limit_mb, compress = "none" | "bf16" |
 //          "fp16" | "error_bounded" of sums and its compress_bound, broadcast_error_bound: of decompositions and
@@ -42,6 +42,10 @@ inline index_t mc_label_stride(configuration& settings) {
 
 namespace detail {
 
+inline std::string kfac_step_size(configuration& settings) {
+    return settings.choice("kfac.step_size", {"graft", "clip", "quadratic_model"}, "graft");
+}
+
 inline kfac_config read_kfac_config(configuration& settings) {
     kfac_config c;
     const auto is = [&](const char* name, const std::vector<std::string>& values) {
@@ -55,9 +59,12 @@ inline kfac_config read_kfac_config(configuration& settings) {
         settings.get<std::int64_t>("kfac.inverse_update_interval", c.inverse_update_interval, at_least(1));
     c.inverse_staleness = settings.get<std::int64_t>("kfac.inverse_staleness", c.inverse_staleness,
                                                      from_to(0, static_cast<double>(c.inverse_update_interval - 1)));
-    c.kl_clip = settings.get("kfac.kl_clip", c.kl_clip, at_least(0));
-    c.norm_limit = settings.get("kfac.norm_limit", c.norm_limit, at_least(0));
-    c.graft = settings.get("kfac.graft", c.graft);
+    const std::string size = kfac_step_size(settings);
+    c.graft = size == "graft";
+    if (size == "clip") {
+        c.kl_clip = settings.get("kfac.kl_clip", c.kl_clip, at_least(0));
+        c.norm_limit = settings.get("kfac.norm_limit", c.norm_limit, at_least(0));
+    }
     c.norm_layers = settings.get("kfac.norm_layers", c.norm_layers);
     c.max_size = settings.get<index_t>("kfac.max_size", c.max_size, at_least(1));
     c.skip = settings.get("kfac.skip", c.skip);
@@ -200,13 +207,12 @@ template <Device D>
 std::unique_ptr<quadratic_step<D>> make_quadratic_step(configuration& settings, arena<float, D>& weights,
                                                        preconditioner<float, D>* p) {
     auto* const curvature = dynamic_cast<kfac<float, D>*>(p);
-    if (!curvature || settings.choice("kfac.step_size", {"optimizer", "quadratic_model"}, "optimizer") == "optimizer")
-        return nullptr;
+    if (!curvature || detail::kfac_step_size(settings) != "quadratic_model") return nullptr;
     const auto pieces = settings.get<index_t>("train.micro_batches", 1, at_least(1));
     require(pieces == 1,
             "kfac.step_size = quadratic_model runs forward several times on a whole batch: one micro-batch a step, "
             "here there are ",
-            pieces, "; kfac.step_size = optimizer is for any");
+            pieces, "; kfac.step_size = graft and clip are for any");
     damping_rule rule;
     rule.lambda = curvature->config().damping;
     rule.every = settings.get<std::int64_t>("kfac.damping_interval", rule.every, at_least(1));

@@ -52,6 +52,7 @@ struct run_task {
     index_t batch = 1;                   // samples a step, over all ranks
     index_t micro_batches = 1;           // a step
     bool skips_non_finite = false;       // steps whose loss or gradients are not finite
+    bool stops_divergence = true;        // where the loss grows to a multiple of its start
 
     /// Whether a step is one of all samples, by ADMM.
     bool is_split() const { return algorithm != "gradient"; }
@@ -132,6 +133,7 @@ struct run_update {
     std::unique_ptr<quadratic_step<D>> quadratic;            // null unless kfac.step_size asks for it
     std::unique_ptr<training_algorithm<D, T>> algorithm;
     cairn::trainer<D, T>* trainer = nullptr;  // the algorithm, where that is gradients; else null
+    divergence_watch divergence;
 };
 
 /// See the top of the file. Parts refer to each other, so they stay where they were made.

@@ -51,12 +51,16 @@ std::string nearest(std::string_view word, const Range& candidates) {
     return best;
 }
 
+inline std::string listed(const std::vector<std::string>& words) {
+    std::string all;
+    for (const std::string& w : words) all += (all.empty() ? "" : ", ") + w;
+    return all;
+}
+
 /// Throws naming the setting, the unknown word and the nearest of the words that are known.
 [[noreturn]] inline void fail_unknown(std::string_view setting, std::string_view word,
                                       const std::vector<std::string>& known) {
-    std::string all;
-    for (const std::string& k : known) all += (all.empty() ? "" : ", ") + k;
-    fail(setting, ": '", word, "' is not known; did you mean '", nearest(word, known), "'? (", all, ")");
+    fail(setting, ": '", word, "' is not known; did you mean '", nearest(word, known), "'? (", listed(known), ")");
 }
 
 /// A value as TOML has them.
@@ -98,9 +102,49 @@ public:
     /// Sets `key` to a string.
     void set_text(const std::string& key, const std::string& value) { replace(key, {{"", setting::of(value)}}); }
 
-    /// Drops a section that this run has no use for.
-    void leave_out(const std::string& section) {
-        std::erase_if(settings_, [&](const auto& entry) { return entry.first.starts_with(section + '.'); });
+    /// Drops what the file sets in a section that this run has no use for, but for the keys and tables of `except`.
+    /// Returns the paths.
+    std::vector<std::string> leave_out(const std::string& section, const std::vector<std::string>& except = {}) {
+        std::vector<std::string> paths;
+        std::erase_if(settings_, [&](const auto& entry) {
+            const std::string& path = entry.first;
+            if (!path.starts_with(section + '.') || given_.contains(path)) return false;
+            const std::string rest = path.substr(section.size() + 1);
+            const bool unused = std::find(except.begin(), except.end(), rest.substr(0, rest.find('.'))) == except.end();
+            if (unused) paths.push_back(path);
+            return unused;
+        });
+        return paths;
+    }
+
+    /// [section.KIND] holds settings of [section] for one of its kinds: what the table of `kind` sets comes before what
+    /// the file's [section] sets, and the tables of the other `kinds` go.
+    void take_table(const std::string& section, const std::string& kind, const std::vector<std::string>& kinds) {
+        for (const std::string& one : kinds) {
+            const std::string table = section + '.' + one + '.';
+            for (auto at = settings_.lower_bound(table); at != settings_.end() && at->first.starts_with(table);) {
+                const std::string path = section + '.' + at->first.substr(table.size());
+                if (one == kind && (given_.contains(at->first) || !given_.contains(path))) {
+                    settings_[path] = at->second;
+                    if (given_.contains(at->first)) given_.insert(path);
+                }
+                at = settings_.erase(at);
+            }
+        }
+    }
+
+    /// Sets what neither the file nor the command line sets.
+    template <class T>
+    void set_default(const std::string& path, const T& value) {
+        settings_.emplace(path, setting::of(value));
+    }
+
+    /// The string that the file sets at `path`, whatever the command line says; `fallback` where it sets none.
+    std::string text_of_file(const std::string& path, const std::string& fallback) const {
+        const leaves& file = given_.contains(path) ? replaced_ : settings_;
+        const auto found = file.find(path);
+        const auto* const text = found == file.end() ? nullptr : std::get_if<std::string>(&found->second.value);
+        return text ? *text : fallback;
     }
 
     /// Whether the file or the command line sets `path`.
@@ -187,6 +231,7 @@ private:
         for (auto dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1))
             require(!settings_.contains(key.substr(0, dot)), "--set ", key, ": ", key.substr(0, dot),
                     " is not a section");
+        if (const auto before = settings_.find(key); before != settings_.end()) replaced_.insert(*before);
         std::erase_if(settings_, [&](const auto& entry) { return below(entry.first, key); });
         for (auto& [path, value] : values) {
             const std::string name = path.empty() ? key : key + '.' + path;
@@ -259,6 +304,7 @@ private:
     std::string origin_ = "(no file)";
     leaves settings_, asked_;      // what is given, and what was asked for with the value in force
     std::set<std::string> given_;  // on the command line
+    leaves replaced_;              // of the file, by the command line
     std::map<std::string, interval> numbers_;
 };
 

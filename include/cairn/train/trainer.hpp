@@ -10,13 +10,13 @@
 //   parallel/agreement.hpp           whether all ranks take the step
 //   optim/any_optimizer.hpp          the update; parallel/sharded.hpp where each rank updates a part
 //   train/graph_recorder.hpp         steps of a GPU as CUDA graphs, captured once and replayed
-//   train/non_finite_diagnosis.hpp   what made a loss infinite
+//   train/divergence.hpp   what made a loss infinite
 //   train/step_hook.hpp              all else: packed activations, loss scaling, preconditioners
 
 #include <cairn/optim/any_optimizer.hpp>
 #include <cairn/optim/lr_schedule.hpp>
+#include <cairn/train/divergence.hpp>
 #include <cairn/train/graph_recorder.hpp>
-#include <cairn/train/non_finite_diagnosis.hpp>
 #include <cairn/train/step_hook.hpp>
 
 #include <algorithm>

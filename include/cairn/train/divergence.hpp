@@ -1,0 +1,116 @@
+#pragma once
+// Training that diverges: a loss that is not finite, and why (why_not_finite); a loss that grows to a multiple of what
+// it was at the start (divergence_watch), and which weights grew most.
+
+#include <cairn/core/arena.hpp>
+#include <cairn/core/finite.hpp>
+#include <cairn/core/float16.hpp>
+#include <cairn/nn/cast.hpp>
+#include <cairn/nn/sequential.hpp>
+#include <cairn/optim/norm.hpp>
+#include <cairn/train/step_hook.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Why the loss of a micro-batch is not finite: its samples, a parameter, the first layer whose output is not, or the
+/// loss itself. Layers run forward again, one by one, with the same pass and so with the same bits. Names the step and
+/// the first thing to blame. `p`: the pass of these samples in that step; other ranks do not take
+/// part.
+template <class T, Device D>
+std::string why_not_finite(sequential<T, D>& model, const arena<float, D>& weights, const device_batch<D>& samples,
+                           pass_context p, std::int64_t step, double loss) {
+    const std::string where = concat("step ", step, ": loss is ", loss, "; ");
+    const std::string advice =
+        concat("; lower the learning rate, warm up, or clip gradients",
+               std::same_as<T, float16> ? ", or take train.precision = bf16, which has float's range" : "");
+    if (!samples.host.targets.empty() && first_non_finite(samples.host.targets))
+        return where + "a target of the batch is not finite (sample data, not training)";
+    if (first_non_finite(samples.there.x))
+        return where + "the input batch holds a value that is not finite (sample data, not training)";
+    for (const auto& [name, parameter] : weights.parameters())
+        if (first_non_finite(parameter->value)) return concat(where, "parameter ", name, " is not finite", advice);
+    p.repeated = true;
+    p.group = nullptr;
+    p.curvature = nullptr;
+    saved_tensors<T, D> scratch;
+    tensor<T, D> x = cast<T>(samples.there.x.share());
+    for (int i = 0; i < model.size(); ++i) {
+        x = model[i].forward(std::move(x), scratch.child(i), model.context_of(i, p));
+        if (first_non_finite(cast<float>(x)))
+            return concat(where, "the first layer with a non-finite output is ", model.name(i), " (",
+                          model[i].describe(), ')', advice);
+    }
+    return concat(where, "all layers give finite outputs: the loss itself overflows", advice);
+}
+
+/// The same of micro-batch m of a step, on a rank that has the last stage. It names no layer where it would need other
+/// ranks to run them: of a pipeline, and where ranks share layers.
+template <class T, Device D>
+std::string why_not_finite(const training_step<D, T>& now, int m, double loss, bool layers_are_shared) {
+    if (!now.model.is_pipeline() && !layers_are_shared)
+        return why_not_finite(now.model.stages().front().layers(), now.model.weights(), now.batch[m],
+                              now.pass_of(now.batch[m]), now.number + 1, loss);
+    return concat("step ", now.number + 1, ": loss is ", loss,
+                  " at the end of the model; lower the learning rate, warm up, or clip gradients");
+}
+
+/// The loss at the start, a mean over the first steps until they have 32 samples, and the mean loss of late, in which a
+/// step counts 0.9 of the next one.
+struct divergence_watch {
+    static constexpr double multiple = 5, least_samples = 32, decay = 0.9;
+
+    double samples = 0;             // of the start
+    double start = 0;               // loss, summed over these samples, then its mean
+    double recent = 0, weight = 0;  // sum of losses and of their weights
+
+    /// Takes the loss of a step, equal on all ranks. Returns whether the mean of late is above `multiple` times the
+    /// start. A loss that starts at 0 or below has no multiples.
+    bool take(double loss, index_t count) {
+        recent = decay * recent + loss;
+        weight = decay * weight + 1;
+        if (samples < least_samples) {
+            start += loss * static_cast<double>(count);
+            samples += static_cast<double>(count);
+            if (samples < least_samples) return false;
+            start /= samples;
+        }
+        return start > 0 && of_late() > multiple * start;
+    }
+    double of_late() const { return recent / weight; }
+};
+
+/// Lengths of all weights, to tell later how much each has grown.
+template <Device D>
+class weight_growth {
+public:
+    /// Waits for a device.
+    explicit weight_growth(const arena<float, D>& weights) : weights_(weights), start_(lengths()) {}
+
+    /// The parameter that has grown most since, and how many times as long it is. Those that began at zero are left
+    /// out; a model without others gives "" and 0.
+    std::pair<std::string, double> largest() const {
+        std::pair<std::string, double> most{"", 0};
+        const std::vector<double> now = lengths();
+        for (std::size_t i = 0; i < now.size(); ++i)
+            if (start_[i] > 0 && now[i] / start_[i] > most.second)
+                most = {weights_.parameters()[i].name, now[i] / start_[i]};
+        return most;
+    }
+
+private:
+    std::vector<double> lengths() const {
+        std::vector<double> all;
+        for (const auto& [name, p] : weights_.parameters()) all.push_back(norm(p->value));
+        return all;
+    }
+
+    const arena<float, D>& weights_;
+    std::vector<double> start_;
+};
+
+}  // namespace cairn
