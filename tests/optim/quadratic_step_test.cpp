@@ -2,6 +2,7 @@
 // quadratic.
 
 #include "catch.hpp"
+#include "optim/linear_regression.hpp"
 
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/loss/mean_squared.hpp>
@@ -39,39 +40,15 @@ TEST_CASE("damping rule: by Levenberg and Marquardt", "[kfac]") {
 }
 
 TEST_CASE("quadratic step: on a quadratic loss the model is the loss", "[kfac]") {
-    sequential<float> net;
-    net.add("linear", linear<float>({.in = 6, .out = 3}));
-    arena<float> weights(net.parameters(), 2);
-    const random_stream random{4, 1, 0};
-    tensor<float> x({32, 6}), target({32, 3});
-    for (index_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
-    for (index_t i = 0; i < target.size(); ++i)
-        target[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(1000 + i)));
-    kfac<float> curvature(weights, {.factor_update_interval = 1, .inverse_update_interval = 1, .kl_clip = 0});
-    quadratic_step size(weights, curvature, {.lambda = 1e-6, .every = 0});
-    const auto loss = [&](tensor<float> y, bool = true) { return mean_squared{}(std::move(y), target); };
-    const auto output = [&](bool = true) {
-        saved_tensors<float> scratch;
-        return net.forward(x.share(), scratch, {.repeated = true});
-    };
-    double before = 0;
+    linear_regression problem({.in = 6, .out = 3}, 32);
+    kfac<float> curvature(problem.weights, {.factor_update_interval = 1, .inverse_update_interval = 1, .kl_clip = 0});
+    quadratic_step size(problem.weights, curvature, {.lambda = 1e-6, .every = 0});
     for (int step = 0; step < 4; ++step) {
-        weights.zero_grad();
-        pass_context p;
-        p.curvature = curvature.begin_step();
-        saved_tensors<float> saved;
-        auto [value, dy] = loss(net.forward(x.share(), saved, p));
-        net.backward(std::move(dy), saved, p);
-        before = value;
-        const double expected = size.take(32, value, 1.0, output(), output, loss, [](std::span<double>) {});
-        CHECK(loss(output()).value - before == Approx(expected).epsilon(0.02).margin(1e-5));
+        const double before = problem.backward(&curvature), expected = problem.take(size, before);
+        CHECK(problem.loss() - before == Approx(expected).epsilon(0.02).margin(1e-5));
     }
-    weights.zero_grad();  // at the minimum after a few steps: no gradient is left
-    pass_context p;
-    saved_tensors<float> saved;
-    auto [value, dy] = loss(net.forward(x.share(), saved, p));
-    net.backward(std::move(dy), saved, p);
-    CHECK(norm(weights.grads()) < 1e-2);
+    problem.backward(nullptr);  // at the minimum after a few steps: no gradient is left
+    CHECK(norm(problem.weights.grads()) < 1e-2);
 }
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 
 #include "catch.hpp"
 #include "messages.hpp"
+#include "optim/linear_regression.hpp"
 #include "sanitized.hpp"
 #include "train/compiled_session.hpp"
 #include "train/descent.hpp"
@@ -237,36 +238,18 @@ TEST_CASE("kfac.factor_decay and kfac.damping_decay do what their names say", "[
     configuration settings = configuration::from_text(
         "optimizer.kind = 'kfac'\nkfac.step_size = 'quadratic_model'\nkfac.factor_update_interval = 1\n"
         "kfac.factor_decay = 0.5\nkfac.damping = 1e-4\nkfac.damping_interval = 1\nkfac.damping_decay = 0.8\n");
-    sequential<float> net;
-    net.add("linear", linear<float>({.in = 3, .out = 2, .bias = false}));
-    arena<float> weights(net.parameters(), 2);
+    linear_regression problem({.in = 3, .out = 2, .bias = false}, 16);
     any_communicator alone{self_communicator{}};
-    const auto owner = make_preconditioner(settings, weights, alone);
+    const auto owner = make_preconditioner(settings, problem.weights, alone);
     auto& curvature = dynamic_cast<kfac<float>&>(*owner);
-    const auto size = make_quadratic_step(settings, weights, owner.get());
-    const random_stream random{4, 1, 0};
-    tensor<float> x({16, 3}), target({16, 2});
-    for (index_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
-    for (index_t i = 0; i < target.size(); ++i)
-        target[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(100 + i)));
-    const auto loss = [&](tensor<float> y, bool = true) { return mean_squared{}(std::move(y), target); };
-    const auto output = [&](bool = true) {
-        saved_tensors<float> scratch;
-        return net.forward(x.share(), scratch, {.repeated = true});
-    };
+    const auto size = make_quadratic_step(settings, problem.weights, owner.get());
     double first = 0, average = 0;
     for (const double decayed : {1e-4 * 0.8, 1e-4 * 0.8 * 0.8}) {
-        weights.zero_grad();
-        pass_context p;
-        p.curvature = curvature.begin_step();
-        saved_tensors<float> saved;
-        auto [value, dy] = loss(net.forward(x.share(), saved, p));
-        net.backward(std::move(dy), saved, p);
-        size->take(16, value, 1.0, output(), output, loss, [](std::span<double>) {});
+        problem.take(*size, problem.backward(&curvature));
         CHECK(size->lambda() == Approx(decayed));
         average = static_cast<double>(curvature.blocks()[0].a[0].statistics.average()[0]);
         if (first == 0) first = average;
-        for (float& v : x.span()) v *= 2;
+        for (float& v : problem.x.span()) v *= 2;
     }
     CHECK(average == Approx((0.5 * first + 4 * first) / 1.5));
 }

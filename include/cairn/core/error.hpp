@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -43,6 +44,13 @@ private:
 template <class... Parts>
 std::string concat(const Parts&... parts) {
     return detail::joined({detail::text_part(parts)...});
+}
+
+/// Words with commas between them.
+inline std::string listed(const std::vector<std::string>& words) {
+    std::string all;
+    for (const std::string& w : words) all += (all.empty() ? "" : ", ") + w;
+    return all;
 }
 
 /// Every failure that Cairn reports. what() reads "context: context: message".

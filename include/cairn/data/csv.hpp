@@ -1,8 +1,7 @@
 #pragma once
 // Numeric tables as text: a header line of column names, then one row a line, separated by commas
-// (core/comma_separated.hpp). Empty lines are skipped. Columns that nothing asks for may hold text
-// and have no name. Errors name file,
-// line and column.
+// (core/comma_separated.hpp). Empty lines are skipped. Columns that nothing asks for may hold text and
+// have no name. Errors name file, line and column.
 
 #include <cairn/core/comma_separated.hpp>
 #include <cairn/data/bytes.hpp>
@@ -31,9 +30,7 @@ struct csv_table {
     /// number.
     index_t column(const std::string& column) const {
         const auto found = std::find(columns.begin(), columns.end(), column);
-        std::string there;
-        for (const std::string& c : columns) there += (there.empty() ? "" : ", ") + c;
-        require(found != columns.end(), name, ": no column '", column, "'; there are: ", there);
+        require(found != columns.end(), name, ": no column '", column, "'; there are: ", listed(columns));
         require(std::find(found + 1, columns.end(), column) == columns.end(), name, ": two columns are called '",
                 column, "'; rename one of them");
         const std::string& why = no_number[static_cast<std::size_t>(found - columns.begin())];

@@ -155,8 +155,7 @@ private:
                  "; it is damaged, a link to what is not there, or a newer HDF5 wrote it: there, write a copy that "
                  "older ones read (h5py: libver = 'v110')");
         }
-        std::string there;
-        for (const std::string& n : dataset_names()) there += (there.empty() ? "" : ", ") + n;
+        const std::string there = listed(dataset_names());
         fail(where(dataset), "not there; there are: ", there.empty() ? "none" : there);
     }
 

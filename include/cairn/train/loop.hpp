@@ -78,7 +78,7 @@ private:
         const bool resuming = !run_.task.options.resume.empty();
         if (run_.is_root()) open_directory(resuming);
         if (resuming) load_checkpoint(run_, run_.task.options.resume / "state.cairn");
-        growth_.emplace(*run_.model.weights);
+        if (run_.update.trainer && run_.task.stops_divergence) growth_.emplace(*run_.model.weights);
         saved_ = resuming;
         const std::int64_t steps = algorithm_.steps();
         const bool complete =

@@ -145,13 +145,19 @@ std::vector<std::string> preconditioner_names() {
 
 namespace detail {
 
-/// Throws where optimizer.kind names neither an optimizer nor a preconditioner.
+/// Of optimizers and preconditioners.
+template <Device D>
+std::vector<std::string> optimizer_kinds() {
+    std::vector<std::string> all = optimizers<D>::global().names();
+    const std::vector<std::string> before = preconditioner_names<D>();
+    all.insert(all.end(), before.begin(), before.end());
+    return all;
+}
+
+/// Throws where optimizer.kind names none of them.
 template <Device D>
 std::string optimizer_kind(configuration& settings) {
-    std::vector<std::string> kinds = optimizers<D>::global().names();
-    const std::vector<std::string> before = preconditioner_names<D>();
-    kinds.insert(kinds.end(), before.begin(), before.end());
-    return settings.choice("optimizer.kind", kinds, "sgd");
+    return settings.choice("optimizer.kind", optimizer_kinds<D>(), "sgd");
 }
 
 /// The learning rate where none is set: papers' and packages' usual one.
@@ -183,14 +189,14 @@ std::string optimizer_of_steps(configuration& settings) {
 template <Device D>
 std::vector<std::string> choose_optimizer(configuration& settings) {
     const std::string kind = detail::optimizer_kind<D>(settings), own = settings.text_of_file("optimizer.kind", "sgd");
-    const std::vector<std::string> steps = optimizers<D>::global().names(), before = preconditioner_names<D>();
-    for (const std::string& name : before)  // they have sections of their own
+    const std::vector<std::string> kinds = detail::optimizer_kinds<D>();
+    for (const std::string& name : preconditioner_names<D>())  // they have sections of their own
         if (name != kind) settings.leave_out(name);
-    std::vector<std::string> kinds = steps, stays{"kind", "clip_norm", "decay_all"}, left_out;
-    kinds.insert(kinds.end(), before.begin(), before.end());
-    if (own != kind && detail::has_base<D>(kind) && std::ranges::find(steps, own) != steps.end()) {
+    std::vector<std::string> left_out;
+    if (own != kind && detail::has_base<D>(kind) && optimizers<D>::global().contains(own)) {
         settings.set_default("optimizer.base", own);
     } else if (own != kind) {
+        std::vector<std::string> stays{"kind", "clip_norm", "decay_all"};
         stays.insert(stays.end(), kinds.begin(), kinds.end());
         left_out = settings.leave_out("optimizer", stays);
     }

@@ -51,12 +51,6 @@ std::string nearest(std::string_view word, const Range& candidates) {
     return best;
 }
 
-inline std::string listed(const std::vector<std::string>& words) {
-    std::string all;
-    for (const std::string& w : words) all += (all.empty() ? "" : ", ") + w;
-    return all;
-}
-
 /// Throws naming the setting, the unknown word and the nearest of the words that are known.
 [[noreturn]] inline void fail_unknown(std::string_view setting, std::string_view word,
                                       const std::vector<std::string>& known) {
