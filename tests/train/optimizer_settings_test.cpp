@@ -3,6 +3,7 @@
 #include "catch.hpp"
 #include "messages.hpp"
 #include "train/compiled_session.hpp"
+#include "train/descent.hpp"
 
 namespace cairn {
 
@@ -96,6 +97,15 @@ TEST_CASE("optimizer settings: K-FAC and Shampoo come before the file's optimize
     chosen other = choose({"optimizer.kind=kfac", "optimizer.base=lamb"}, "[optimizer]\nkind = 'soap'\nlr = 1e-4\n");
     CHECK(other.left_out == paths{"optimizer.lr"});
     CHECK(other.number("optimizer.lr") == 1e-3);
+}
+
+TEST_CASE("optimizer settings: a user's kind has what the file sets, and its table") {
+    chosen c = choose({"optimizer.kind=descent"});
+    CHECK(c.left_out.empty());
+    CHECK(c.number("optimizer.lr") == 0.05);
+    CHECK(c.number("optimizer.momentum") == 0.8);
+    CHECK(choose({"optimizer.kind=descent"}, "[optimizer]\nlr = 1\n[optimizer.descent]\nlr = 2\n")
+              .number("optimizer.lr") == 2);
 }
 
 TEST_CASE("optimizer settings: a table of an unknown kind is an error") {

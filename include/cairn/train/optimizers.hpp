@@ -21,6 +21,7 @@
 #include <concepts>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -160,11 +161,13 @@ std::string optimizer_kind(configuration& settings) {
     return settings.choice("optimizer.kind", optimizer_kinds<D>(), "sgd");
 }
 
-/// The learning rate where none is set: papers' and packages' usual one.
-inline double usual_rate(const std::string& optimizer) {
-    if (optimizer == "adam" || optimizer == "adamw" || optimizer == "lamb") return 1e-3;
-    if (optimizer == "soap") return 3e-3;
-    return optimizer == "muon" ? 0.02 : 0.1;
+/// The learning rate where none is set: papers' and packages' usual one. None of a kind that a user entered.
+inline std::optional<double> usual_rate(const std::string& kind) {
+    if (kind == "sgd" || kind == "lars") return 0.1;
+    if (kind == "adam" || kind == "adamw" || kind == "lamb") return 1e-3;
+    if (kind == "soap") return 3e-3;
+    if (kind == "muon") return 0.02;
+    return std::nullopt;
 }
 
 /// Whether the kind leaves its steps to optimizer.base.
@@ -185,7 +188,8 @@ std::string optimizer_of_steps(configuration& settings) {
 
 /// A workload file's [optimizer] is of its own kind, and may have a table [optimizer.KIND] for each other one. Where
 /// the command line names another kind, that kind's table is taken, or its defaults; a preconditioner that leaves its
-/// steps to optimizer.base precedes the file's own optimizer. Returns the settings of the file that are left out.
+/// steps to optimizer.base precedes the file's own optimizer; a user's kind, of which no defaults are known, has what
+/// the file sets. Returns the settings of the file that are left out.
 template <Device D>
 std::vector<std::string> choose_optimizer(configuration& settings) {
     const std::string kind = detail::optimizer_kind<D>(settings), own = settings.text_of_file("optimizer.kind", "sgd");
@@ -193,15 +197,16 @@ std::vector<std::string> choose_optimizer(configuration& settings) {
     for (const std::string& name : preconditioner_names<D>())  // they have sections of their own
         if (name != kind) settings.leave_out(name);
     std::vector<std::string> left_out;
+    const bool is_users = !detail::has_base<D>(kind) && !detail::usual_rate(kind);
     if (own != kind && detail::has_base<D>(kind) && optimizers<D>::global().contains(own)) {
         settings.set_default("optimizer.base", own);
-    } else if (own != kind) {
+    } else if (own != kind && !is_users) {
         std::vector<std::string> stays{"kind", "clip_norm", "decay_all"};
         stays.insert(stays.end(), kinds.begin(), kinds.end());
         left_out = settings.leave_out("optimizer", stays);
     }
     settings.take_table("optimizer", kind, kinds);
-    settings.set_default("optimizer.lr", detail::usual_rate(optimizer_of_steps<D>(settings)));
+    if (const auto lr = detail::usual_rate(optimizer_of_steps<D>(settings))) settings.set_default("optimizer.lr", *lr);
     return left_out;
 }
 
