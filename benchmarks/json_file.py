@@ -1,6 +1,7 @@
 """JSON files of the scripts beside it: written so that whoever stops the program leaves the old one or the new one; and those of a run, read."""
 
 import json
+import sys
 
 
 def write(path, contents, indent=1):
@@ -40,3 +41,36 @@ def result(path):
     if not isinstance(record, dict) or not isinstance(record.get("result"), dict):
         raise ValueError(f"{path}: field 'result' is missing, or no object")
     return record["result"]
+
+
+class Runs:
+    """The runs of a comparison in a JSON file beside its description; they are written one by one, so that a stopped comparison goes on."""
+
+    def __init__(self, path, description):
+        """Reads the runs that `path` (None: no file) holds. Ends the script where they are of another description."""
+        self.path, self.description, self.runs = path, json.loads(json.dumps(description)), []
+        if path and not path.resolve().parent.is_dir():
+            sys.exit(f"{path}: there is no such folder")
+        if not path or not path.exists():
+            return
+        try:
+            earlier = json.loads(path.read_text())
+            other = [key for key, value in self.description.items() if earlier.get(key) != value]
+            self.runs = earlier["runs"]
+        except (ValueError, KeyError, TypeError, AttributeError) as problem:
+            sys.exit(f"{path} is not a file of this program ({problem!r}): name another file, or remove it")
+        if other:
+            sys.exit(f"{path} holds a comparison of other {', '.join(other)}: name another file, or remove it")
+
+    def of(self, **which):
+        """Those with these values."""
+        return [run for run in self.runs if all(run.get(key) == value for key, value in which.items())]
+
+    def once(self, which, make):
+        """The run of `which`, a dictionary; where it is not there yet, what make() returns is added to it, and written."""
+        for run in self.of(**which):
+            return run
+        self.runs.append({**which, **make()})
+        if self.path:
+            write(self.path, {**self.description, "runs": self.runs}, indent=None)
+        return self.runs[-1]
