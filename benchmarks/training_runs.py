@@ -24,12 +24,12 @@ def program(build):
     sys.exit(f"{build}/benchmarks/train does not exist; benchmarks/quickstart --build-only builds it")
 
 
-def attempt(options, workload, settings, steps=None, until=None):
-    """Trains once, at most so many steps. `options`: build and data, folders (None: the workload generates its data), and threads where it has them.
+def attempt(options, workload, settings, steps=None, until=None, launch=()):
+    """Trains once, at most so many steps; `launch`: mpirun and its options. `options`: build and data, folders (None: the workload generates its data), and threads where it has them.
     `until(lines)` is asked twice a second and at first more often whether the run may end. Returns the last line of the output, {} of a run that did not end by itself; the lines of
     metrics.jsonl; and the error with which it ended, None without one."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [str(program(options.build)), str(workload), "--out", f"{folder}/run"]
+        command = [*launch, str(program(options.build)), str(workload), "--out", f"{folder}/run"]
         if options.data:
             command += ["--data", str(options.data)]
         if getattr(options, "threads", None):
@@ -57,7 +57,7 @@ def attempt(options, workload, settings, steps=None, until=None):
         if status:
             said = errors.read_text(errors="replace").strip()
             return {}, lines, f"{' '.join(command)} failed:\n{said[-2000:]}"
-        return json.loads(output.read_text().splitlines()[-1]), lines, None
+        return json.loads([line for line in output.read_text().splitlines() if line.startswith("{")][-1]), lines, None
 
 
 def run(options, workload, settings):

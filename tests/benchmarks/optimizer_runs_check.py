@@ -7,6 +7,7 @@ import json
 import math
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,7 @@ steps = int(words[words.index("--steps") + 1]) if "--steps" in words else 100 * 
 kind = setting.get("optimizer.kind")
 rate = {"adamw": 100.0, "kfac": 2.0}.get(kind, 1.0) * float(setting["optimizer.lr"]) if "optimizer.lr" in setting else {"kfac": 4.0, "soap": 0.0, "muon": -1.0}.get(kind, 1.0)
 rate /= 1 + 256 / float(setting["train.batch"]) if "train.micro_batches" in setting else 1
-out.mkdir()
+out.mkdir(exist_ok=True)
 with (out / "metrics.jsonl").open("w") as file:
     for step in range(1, steps + 1):
         if rate < 0 or rate == 0 and step > 5:
@@ -146,6 +147,15 @@ def check_comparison(folder, build):
     check("slow: test accuracy 90.00 ± 0.00 %" in result.stdout and "fast: the target was not reached" in result.stdout, result.stdout + result.stderr)
 
 
+def check_compression(folder, build):
+    if not shutil.which("mpirun"):
+        print("skipped: no mpirun, compression_accuracy was not run")
+        return
+    result = subprocess.run([benchmarks / "compression_accuracy", "--data", folder, "--build", build, "--ranks", "2", "--epochs", "1", "--seeds", "2", "--kinds", "none,bf16"],
+                            capture_output=True, text=True)
+    check(result.stdout.count("90.00 +-   0.00    90.00 90.00") == 2, f"two kinds, two seeds: {result.stdout}{result.stderr}")
+
+
 def check_points():
     import optimizer_ranges as ranges
     for dimensions in (3, 6):
@@ -215,6 +225,7 @@ def main():
         check_runs(types.SimpleNamespace(build=build, data=None))
         check_defaults(folder, build)
         check_comparison(folder, build)
+        check_compression(folder, build)
         check_points()
         check_tuning(folder, build)
         check_batches(folder, build)
