@@ -99,8 +99,14 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
                    "train.precision = fp16 is for train.device = cuda; the CPU has float32 and bf16");
     cairn::require(transport == "auto",
                    "parallel.transport is for train.device = cuda; ranks of the CPU have their own memory only");
-    const auto run = precision == "bf16" ? run_in_bf16 : run_in_float32;
-    return run(std::move(settings), options, std::move(world), profile, plan);
+    if (precision == "float32") return run_in_float32(std::move(settings), options, std::move(world), profile, plan);
+#if CAIRN_HAS_BF16
+    return run_in_bf16(std::move(settings), options, std::move(world), profile, plan);
+#else
+    cairn::fail(
+        "train.precision = bf16: this program was built for float32 alone; cmake --build --preset release --target "
+        "train makes build/release/benchmarks/train, or take train.precision = float32");
+#endif
 }
 
 // Ranks leave together: where one cannot read its command line, or was asked for help alone, the others would wait.

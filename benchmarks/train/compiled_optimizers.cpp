@@ -1,3 +1,4 @@
+#define CAIRN_COMPILED_optimizers_float
 #include "compiled_preconditioners.hpp"
 
 namespace cairn {

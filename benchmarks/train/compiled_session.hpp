@@ -4,13 +4,14 @@
 //   compiled_session.cpp, compiled_session_bf16.cpp   builder, training step, loop, of one precision each
 //   compiled_models.cpp, compiled_models_bf16.cpp     networks and their layers
 //   compiled_optimizers.cpp                           optimizers, preconditioners, K-FAC over ranks
-//   compiled_compressors.cpp, compiled_data.cpp       gradient compressors; data formats and objectives
+//   compiled_compressors.cpp, compiled_data.cpp       gradient compressors; data formats, objectives, ADMM
 // A session's part enters nothing by name (train/registry.hpp): the others do.
 
 #ifdef CAIRN_COMPILES_SESSIONS
 #define CAIRN_TARGETS cairn::entered_elsewhere
 #endif
 
+#include "compiled_admm.hpp"
 #include "compiled_preconditioners.hpp"
 
 #include <cairn/core/bfloat16.hpp>
@@ -23,7 +24,8 @@
 
 namespace cairn {
 CAIRN_PRECONDITIONERS(extern, cpu)
-}
+CAIRN_ADMM(extern)
+}  // namespace cairn
 
 #ifndef CAIRN_COMPILES_SESSIONS
 namespace cairn {

@@ -6,9 +6,12 @@
 //   CAIRN_COMPILED_ONCE(part, class x<float>)   declares it: extern template class x<float>; in the file of this part,
 //                                               where CAIRN_COMPILED_part is nothing, defines it
 //   CAIRN_COMPILED_CLASS(x)                     class x<float, cpu> and class x<double, cpu>
+//   CAIRN_COMPILED_NETWORK(f(int))              sequential<float, cpu> f(int), and that of double
 //   CAIRN_COMPILED_OPTIMIZER(o)                 class bound_optimizer<o> for both
 //
-// To be used inside namespace cairn, after the template. The parts are listed in .cmake/cairn-compiled.cmake.
+// To be used inside namespace cairn, after the template. The parts are listed in .cmake/cairn-compiled.cmake. Compilers
+// instantiate members that are written inside their class all the same, to inline them; free functions they leave out:
+// kernels, which take most time to compile, are behind such ones.
 
 #ifdef CAIRN_COMPILED
 
@@ -18,11 +21,17 @@
 #ifndef CAIRN_COMPILED_layers_double
 #define CAIRN_COMPILED_layers_double extern
 #endif
-#ifndef CAIRN_COMPILED_networks
-#define CAIRN_COMPILED_networks extern
+#ifndef CAIRN_COMPILED_networks_float
+#define CAIRN_COMPILED_networks_float extern
 #endif
-#ifndef CAIRN_COMPILED_optimizers
-#define CAIRN_COMPILED_optimizers extern
+#ifndef CAIRN_COMPILED_networks_double
+#define CAIRN_COMPILED_networks_double extern
+#endif
+#ifndef CAIRN_COMPILED_optimizers_float
+#define CAIRN_COMPILED_optimizers_float extern
+#endif
+#ifndef CAIRN_COMPILED_optimizers_double
+#define CAIRN_COMPILED_optimizers_double extern
 #endif
 #define CAIRN_COMPILED_ONCE(part, ...) CAIRN_COMPILED_##part template __VA_ARGS__;
 
@@ -35,6 +44,9 @@
 #define CAIRN_COMPILED_CLASS(name)                            \
     CAIRN_COMPILED_ONCE(layers_float, class name<float, cpu>) \
     CAIRN_COMPILED_ONCE(layers_double, class name<double, cpu>)
-#define CAIRN_COMPILED_OPTIMIZER(name)                                       \
-    CAIRN_COMPILED_ONCE(optimizers, class bound_optimizer<name, float, cpu>) \
-    CAIRN_COMPILED_ONCE(optimizers, class bound_optimizer<name, double, cpu>)
+#define CAIRN_COMPILED_NETWORK(...)                                         \
+    CAIRN_COMPILED_ONCE(networks_float, sequential<float, cpu> __VA_ARGS__) \
+    CAIRN_COMPILED_ONCE(networks_double, sequential<double, cpu> __VA_ARGS__)
+#define CAIRN_COMPILED_OPTIMIZER(name)                                             \
+    CAIRN_COMPILED_ONCE(optimizers_float, class bound_optimizer<name, float, cpu>) \
+    CAIRN_COMPILED_ONCE(optimizers_double, class bound_optimizer<name, double, cpu>)

@@ -4,6 +4,7 @@
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/parameter.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -17,21 +18,14 @@ std::optional<index_t> first_non_finite(const tensor<T, D>& there) {
     constexpr index_t grain = 1 << 16;
     const tensor<T> t = host_side(there);
     const index_t none = t.size();
-    struct first {
-        index_t at = -1;
-        first& operator+=(const first& later) {
-            if (at < 0) at = later.at;
-            return *this;
-        }
-    };
     const T* data = t.data();
-    const first found = parallel_sum<first>(none, grain, [&](index_t begin, index_t end) {
-        for (index_t i = begin; i < end; ++i)
-            if (!std::isfinite(static_cast<double>(data[i]))) return first{i};
-        return first{};
-    });
-    if (found.at < 0) return std::nullopt;
-    return found.at;
+    const auto first_of = [&](index_t begin, index_t end) {
+        while (begin < end && std::isfinite(static_cast<double>(data[begin]))) ++begin;
+        return begin < end ? begin : none;
+    };
+    const index_t at = parallel_fold(none, grain, none, first_of,
+                                     [](index_t& first, index_t later) { first = std::min(first, later); });
+    return at < none ? std::optional(at) : std::nullopt;
 }
 
 /// "conv1/weight (3, 3, 16, 32): element 7 is nan" for the first non-finite element of the tensor called `name`, else

@@ -104,6 +104,16 @@ struct sum_pair {
     }
 };
 
+/// Several sums taken in one pass.
+template <int Count>
+struct sums_of {
+    double at[Count] = {};
+    sums_of& operator+=(const sums_of& other) {
+        for (int k = 0; k < Count; ++k) at[k] += other.at[k];
+        return *this;
+    }
+};
+
 /// Which two of several arrays are multiplied.
 struct pair_of_arrays {
     int first, second;

@@ -110,17 +110,22 @@ void parallel_tasks(index_t n, Body&& body) {
     });
 }
 
-/// Sum over [0, n) of partial(begin, end), the partial sums added in order: the same bits on any thread count.
-template <class Sum, class Partial>
-Sum parallel_sum(index_t n, index_t grain, Partial&& partial) {
+/// add(total, part) of each part = partial(begin, end) of [0, n), in order: the same bits on any thread count.
+template <class Total, class Partial, class Add>
+Total parallel_fold(index_t n, index_t grain, Total total, Partial&& partial, Add&& add) {
     grain = std::max<index_t>(grain, 1);
-    std::vector<Sum> parts(static_cast<std::size_t>(n > 0 ? (n + grain - 1) / grain : 0));
+    std::vector<Total> parts(static_cast<std::size_t>(n > 0 ? (n + grain - 1) / grain : 0));
     parallel_chunks(n, grain, [&](index_t chunk, index_t begin, index_t end) {
         parts[static_cast<std::size_t>(chunk)] = partial(begin, end);
     });
-    Sum total{};
-    for (const Sum& part : parts) total += part;
+    for (const Total& part : parts) add(total, part);
     return total;
+}
+
+/// Sum over [0, n) of partial(begin, end).
+template <class Sum, class Partial>
+Sum parallel_sum(index_t n, index_t grain, Partial&& partial) {
+    return parallel_fold(n, grain, Sum{}, partial, [](Sum& total, const Sum& part) { total += part; });
 }
 
 }  // namespace cairn

@@ -247,6 +247,7 @@ void require_shape(const tensor<T, D>& t, const shape& expected, const char* wha
     require(t.shape() == expected, what, " has shape ", t.shape(), ", expected ", expected);
 }
 
-CAIRN_COMPILED_CLASS(tensor)
+CAIRN_COMPILED_ONCE(layers_float, class tensor<float, cpu>)
+CAIRN_COMPILED_ONCE(layers_float, class tensor<double, cpu>)  // sums of floats
 
 }  // namespace cairn

@@ -25,7 +25,6 @@ sequential<T, D> autoencoder(const std::vector<index_t>& widths = {784, 1000, 50
     return net;
 }
 
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> autoencoder(const std::vector<index_t>&))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> autoencoder(const std::vector<index_t>&))
+CAIRN_COMPILED_NETWORK(autoencoder(const std::vector<index_t>&))
 
 }  // namespace cairn

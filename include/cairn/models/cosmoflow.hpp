@@ -92,7 +92,6 @@ sequential<T, D> cosmoflow(const cosmoflow_config& c = {}) {
     return cosmoflow<T, D>(c, cosmoflow_parts<T, D>{});
 }
 
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> cosmoflow(const cosmoflow_config&))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> cosmoflow(const cosmoflow_config&))
+CAIRN_COMPILED_NETWORK(cosmoflow(const cosmoflow_config&))
 
 }  // namespace cairn

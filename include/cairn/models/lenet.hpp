@@ -33,7 +33,6 @@ sequential<T, D> lenet(index_t classes = 10) {
     return net;
 }
 
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> lenet(index_t))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> lenet(index_t))
+CAIRN_COMPILED_NETWORK(lenet(index_t))
 
 }  // namespace cairn

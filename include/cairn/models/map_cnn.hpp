@@ -44,7 +44,6 @@ sequential<T, D> map_cnn(const map_cnn_config& c) {
     return net;
 }
 
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> map_cnn(const map_cnn_config&))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> map_cnn(const map_cnn_config&))
+CAIRN_COMPILED_NETWORK(map_cnn(const map_cnn_config&))
 
 }  // namespace cairn

@@ -23,7 +23,6 @@ sequential<T, D> mlp(const std::vector<index_t>& sizes, activation act = activat
     return net;
 }
 
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> mlp(const std::vector<index_t>&, activation))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> mlp(const std::vector<index_t>&, activation))
+CAIRN_COMPILED_NETWORK(mlp(const std::vector<index_t>&, activation))
 
 }  // namespace cairn

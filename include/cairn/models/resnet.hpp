@@ -151,11 +151,8 @@ sequential<T, D> resnet(int depth, resnet_config::stem form = resnet_config::ste
     return resnet<T, D>(resnet_config_of(depth, form, classes));
 }
 
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> resnet(resnet_config))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> resnet(resnet_config))
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> resnet_cifar(int, index_t))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> resnet_cifar(int, index_t))
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> resnet(int, resnet_config::stem, index_t))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> resnet(int, resnet_config::stem, index_t))
+CAIRN_COMPILED_NETWORK(resnet(resnet_config))
+CAIRN_COMPILED_NETWORK(resnet_cifar(int, index_t))
+CAIRN_COMPILED_NETWORK(resnet(int, resnet_config::stem, index_t))
 
 }  // namespace cairn

@@ -102,7 +102,6 @@ sequential<T, D> transformer(const transformer_config& c = {}) {
     return transformer<T, D>(c, transformer_parts<T, D>{});
 }
 
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> transformer(const transformer_config&))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> transformer(const transformer_config&))
+CAIRN_COMPILED_NETWORK(transformer(const transformer_config&))
 
 }  // namespace cairn

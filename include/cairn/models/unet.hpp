@@ -79,7 +79,6 @@ sequential<T, D> unet(const unet_config& c = {}) {
     return net;
 }
 
-CAIRN_COMPILED_ONCE(networks, sequential<float, cpu> unet(const unet_config&))
-CAIRN_COMPILED_ONCE(networks, sequential<double, cpu> unet(const unet_config&))
+CAIRN_COMPILED_NETWORK(unet(const unet_config&))
 
 }  // namespace cairn

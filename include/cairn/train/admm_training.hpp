@@ -208,10 +208,11 @@ private:
     double gflop_ = 0;
 };
 
-/// Collective: makes the algorithm of the run, whose model, mesh and batches are there. Throws before any training on
-/// what ADMM cannot train.
-inline std::unique_ptr<training_algorithm<cpu, float>> make_admm(run_task& task, any_communicator& world,
-                                                                 run_mesh& mesh, run_model<cpu, float>& model) {
+/// Collective: makes the algorithm of the run, whose model, mesh and batches are there; T is float, a parameter so that
+/// programs can compile this in a file of its own. Throws before any training on what ADMM cannot train.
+template <class T>
+std::unique_ptr<training_algorithm<cpu, T>> make_admm(run_task& task, any_communicator& world, run_mesh& mesh,
+                                                      run_model<cpu, T>& model) {
     const std::string& algorithm = task.algorithm;
     configuration& settings = task.settings;
     const std::string loss_of_data = task.data.info.kind == target_kind::classes ? "cross_entropy" : "mse";
@@ -221,7 +222,7 @@ inline std::unique_ptr<training_algorithm<cpu, float>> make_admm(run_task& task,
             ": loss.kind = cross_entropy of one label a sample or node, or mse; train.algorithm = gradient has the "
             "others");
     batch all = read_all_samples(task.data.train, task.seed, algorithm);
-    admm::output_loss<float> loss{std::move(all.labels), std::move(all.targets)};
+    admm::output_loss<T> loss{std::move(all.labels), std::move(all.targets)};
     const index_t n = loss.counted();
     require(n > 0, algorithm, ": no node has a label; nothing can be learnt");
     const admm_settings how = read_admm(settings, algorithm, task.seed, loss.rows());
@@ -230,20 +231,20 @@ inline std::unique_ptr<training_algorithm<cpu, float>> make_admm(run_task& task,
     const bool is_last = !over || over->rank() + 1 == over->size();
     const shape in = model.plan ? model.plan->boundaries[static_cast<std::size_t>(over->rank())]
                                 : model.over.batch_here(1, task.data.sample);
-    std::vector<admm::split_layer<float>> layers = admm::split_chain(model.layers.front(), in, algorithm, !is_last);
+    std::vector<admm::split_layer<T>> layers = admm::split_chain(model.layers.front(), in, algorithm, !is_last);
     initialise_for_admm(settings, layers, task.seed);
 
     any_objective<cpu> goal = objective_of_data<cpu>({task.data.info, task.data.sample});
-    const auto wrapped = [&](auto made) -> std::unique_ptr<training_algorithm<cpu, float>> {
+    const auto wrapped = [&](auto made) -> std::unique_ptr<training_algorithm<cpu, T>> {
         using A = typename decltype(made)::element_type;
         return std::make_unique<admm_training<A>>(std::move(made), model.stages(mesh), std::move(goal), n,
                                                   how.anderson_memory, over ? &world : nullptr);
     };
     if (algorithm == "dladmm")
         return wrapped(
-            std::make_unique<admm::dladmm<float>>(std::move(layers), how.serial, std::move(all.x), std::move(loss)));
-    return wrapped(std::make_unique<admm::pdadmm<float, any_communicator>>(std::move(layers), how.parallel,
-                                                                           std::move(all.x), std::move(loss), over));
+            std::make_unique<admm::dladmm<T>>(std::move(layers), how.serial, std::move(all.x), std::move(loss)));
+    return wrapped(std::make_unique<admm::pdadmm<T, any_communicator>>(std::move(layers), how.parallel,
+                                                                       std::move(all.x), std::move(loss), over));
 }
 
 }  // namespace cairn

@@ -116,9 +116,10 @@ inline void require_fits_one_rank(const kfac_ranks_config& c) {
     if (c.place.grad_worker_fraction != 0) kfac_assignment(1, {}, c.place);  // says what does not fit
 }
 
-inline std::unique_ptr<kfac_work_assignment<float>> read_kfac_work_assignment(configuration& settings,
+inline std::unique_ptr<kfac_work_assignment<float>> read_kfac_work_assignment(cpu, configuration& settings,
                                                                               const kfac_config& k,
-                                                                              any_communicator& world) {
+                                                                              any_communicator& world,
+                                                                              channel<any_communicator>* /*over*/) {
     const kfac_ranks_settings read = read_kfac_ranks(settings, k);
     const kfac_ranks_config& c = read.how;
     if (world.size() == 1) {
@@ -131,6 +132,21 @@ inline std::unique_ptr<kfac_work_assignment<float>> read_kfac_work_assignment(co
             return how.hook_of({bucket_layout{}, n, ranks, rank});
         };
     return std::make_unique<kfac_ranks<any_communicator>>(world, c, std::move(method));
+}
+
+template <GridDevice D>
+std::unique_ptr<kfac_work_assignment<float, D>> read_kfac_work_assignment(D, configuration& settings,
+                                                                          const kfac_config& k,
+                                                                          any_communicator& /*world*/,
+                                                                          channel<any_communicator>* over) {
+    const kfac_ranks_settings read = read_kfac_ranks(settings, k);
+    if (!over || over->size() == 1) {
+        require_fits_one_rank(read.how);
+        return std::make_unique<kfac_work_assignment<float, D>>();
+    }
+    require(read.compress == "none" && read.how.broadcast_error_bound == 0, "on ", D::name,
+            " kfac.compress must be none and kfac.broadcast_error_bound 0: other values are for the host");
+    return std::make_unique<kfac_ranks<any_communicator, float, D>>(*over, read.how);
 }
 
 /// Shampoo, SOAP or Muon, null for what is none of them. Ranks with the same gradients make the same directions, each
@@ -171,35 +187,20 @@ std::unique_ptr<preconditioner<float, D>> make_matrix_preconditioner(configurati
 /// The preconditioner that the settings ask for, null if they ask for none. `world`: the ranks that hold these
 /// parameters and share its work; on a device they send tensors `over`, which must outlive the preconditioner, and is
 /// null for one rank. On several ranks collective.
-inline std::unique_ptr<preconditioner<float>> make_preconditioner(configuration& settings, arena<float>& weights,
-                                                                  any_communicator& world,
-                                                                  channel<any_communicator>* /*over*/ = nullptr) {
+template <Device D>
+std::unique_ptr<preconditioner<float, D>> make_preconditioner(configuration& settings, arena<float, D>& weights,
+                                                              any_communicator& world,
+                                                              channel<any_communicator>* over = nullptr) {
     const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
     if (kind == "kfac") {
         const kfac_config c = detail::read_kfac_config(settings);
-        return std::make_unique<kfac<float>>(weights, c, detail::read_kfac_work_assignment(settings, c, world));
+        return std::make_unique<kfac<float, D>>(weights, c,
+                                                detail::read_kfac_work_assignment(D{}, settings, c, world, over));
     }
-    if (preconditioners::global().contains(kind))
-        return preconditioners::global().at("optimizer.kind", kind)(settings, weights, world);
+    if constexpr (std::same_as<D, cpu>)  // users' are classes of the host
+        if (preconditioners::global().contains(kind))
+            return preconditioners::global().at("optimizer.kind", kind)(settings, weights, world);
     return detail::make_matrix_preconditioner(settings, weights, kind);
-}
-
-template <Device D>
-std::unique_ptr<preconditioner<float, D>> make_preconditioner(configuration& settings, arena<float, D>& weights,
-                                                              any_communicator& /*world*/,
-                                                              channel<any_communicator>* over) {
-    const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
-    if (kind != "kfac") return detail::make_matrix_preconditioner(settings, weights, kind);
-    const kfac_config c = detail::read_kfac_config(settings);
-    const auto [how, compress, compress_bound] = detail::read_kfac_ranks(settings, c);
-    if (!over || over->size() == 1) {
-        detail::require_fits_one_rank(how);
-        return std::make_unique<kfac<float, D>>(weights, c);
-    }
-    require(compress == "none" && how.broadcast_error_bound == 0, "on ", D::name,
-            " kfac.compress must be none and kfac.broadcast_error_bound 0: other values are for the host");
-    using roles = kfac_ranks<any_communicator, float, D>;
-    return std::make_unique<kfac<float, D>>(weights, c, std::make_unique<roles>(*over, how));
 }
 
 /// The step with its own size, null unless kfac.step_size asks for it.

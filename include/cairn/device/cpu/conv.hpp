@@ -15,6 +15,7 @@
 // CAIRN_CONV=direct, winograd4, winograd2, tiled, im2col or plain forces one wherever it applies. Workspace is from the
 // pool, for the time of the call. Bytes: each tensor once, by design.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/device/conv_geometry.hpp>
@@ -286,5 +287,12 @@ void conv_backward_weight(cpu, const conv_geometry& g, const T* x, const T* dy, 
     if (db) conv_detail::add_column_sums(g.n * g.out_points(), g.c_out, dy, db);
     conv_detail::count<T, W>(g, db ? g.y_elements() : 0);
 }
+
+#define CAIRN_COMPILED_CONV(part, T)                                                                                 \
+    CAIRN_COMPILED_ONCE(part, void conv_forward(cpu, const conv_geometry&, const T*, const T*, const T*, T*))        \
+    CAIRN_COMPILED_ONCE(part, void conv_backward_input(cpu, const conv_geometry&, const T*, const T*, T*, const T*)) \
+    CAIRN_COMPILED_ONCE(part, void conv_backward_weight(cpu, const conv_geometry&, const T*, const T*, T*, T*))
+CAIRN_COMPILED_CONV(layers_float, float)
+CAIRN_COMPILED_CONV(layers_double, double)
 
 }  // namespace cairn

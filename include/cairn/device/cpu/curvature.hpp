@@ -150,14 +150,6 @@ void each_run(const gradient_layout<T>& g, F&& f) {
     parallel_for(g.rows, gradient_grain(g), [&](index_t first, index_t last) { each_run(g, first, last, f); });
 }
 
-struct sum_triple {
-    double vg = 0, vv = 0, gg = 0;
-    sum_triple& operator+=(const sum_triple& o) {
-        vg += o.vg, vv += o.vv, gg += o.gg;
-        return *this;
-    }
-};
-
 }  // namespace detail
 
 /// to (rows, in) = the gradient.
@@ -172,7 +164,7 @@ void gather_gradient(cpu, const gradient_layout<T>& gradient, T* to) {
 template <class T>
 void direction_products(cpu, const gradient_layout<T>& gradient, const T* all, double* out) {
     const auto of_rows = [&](index_t first, index_t last) {
-        detail::sum_triple p;
+        sums_of<3> p;
         detail::each_run(gradient, first, last, [&p, all](const detail::gradient_run<T>& r) {
             const T *const v = all + r.at, *const g = r.gradient;
             double vg = 0, vv = 0, gg = 0;
@@ -181,12 +173,12 @@ void direction_products(cpu, const gradient_layout<T>& gradient, const T* all, d
                 const double d = static_cast<double>(v[i]), e = static_cast<double>(g[i * r.step]);
                 vg += d * e, vv += d * d, gg += e * e;
             }
-            p += {vg, vv, gg};
+            p += {{vg, vv, gg}};
         });
         return p;
     };
-    const auto sums = parallel_sum<detail::sum_triple>(gradient.rows, detail::gradient_grain(gradient), of_rows);
-    out[0] = sums.vg, out[1] = sums.vv, out[2] = sums.gg;
+    const auto sums = parallel_sum<sums_of<3>>(gradient.rows, detail::gradient_grain(gradient), of_rows);
+    std::copy_n(sums.at, 3, out);
 }
 
 /// factors (count): what the directions of `count` layers are multiplied by. products (count, 3) as direction_products

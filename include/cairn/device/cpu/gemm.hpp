@@ -13,6 +13,7 @@
 // the operands in float and one of the kernels above; "widened" is also measured, and all there is on processors
 // without instructions for bfloat16.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/core/flop_counter.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
@@ -233,6 +234,13 @@ inline bool product_with_bias(const gemm_size& s, float alpha, const bfloat16* a
     return alpha == 1 && s.m > 0 && s.n > 0 && s.k > 0 && choose<bfloat16>(true, s, a, b, c) == use_onednn &&
            onednn::matmul(s, a, b, bias, false, c, true);
 }
+
+#define CAIRN_COMPILED_PRODUCT(part, T)                                                               \
+    CAIRN_COMPILED_ONCE(part, kernel choose<T, T>(bool, const gemm_size&, const T*, const T*, T*))    \
+    CAIRN_COMPILED_ONCE(part, void run(kernel, bool, const gemm_size&, T, const T*, const T*, T, T*)) \
+    CAIRN_COMPILED_ONCE(part, void product(bool, const gemm_size&, T, const T*, const T*, T, T*))
+CAIRN_COMPILED_PRODUCT(layers_float, float)
+CAIRN_COMPILED_PRODUCT(layers_double, double)
 
 }  // namespace gemm_detail
 

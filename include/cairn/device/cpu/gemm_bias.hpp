@@ -3,6 +3,7 @@
 // gemm.hpp the same one; and the two gradients of a weight and its bias. On a GPU these are one product each,
 // device/cuda/gemm.hpp.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/cpu/activation.hpp>
 #include <cairn/device/cpu/gemm.hpp>
@@ -41,6 +42,12 @@ void finish_rows(index_t m, index_t n, const S* from, index_t stride, T* to, ind
         }
     });
 }
+
+#define CAIRN_COMPILED_FINISH(part, T) \
+    CAIRN_COMPILED_ONCE(               \
+        part, void finish_rows(index_t, index_t, const T*, index_t, T*, index_t, const T*, activation, const T*))
+CAIRN_COMPILED_FINISH(layers_float, float)
+CAIRN_COMPILED_FINISH(layers_double, double)
 
 }  // namespace detail
 

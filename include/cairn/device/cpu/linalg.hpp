@@ -12,18 +12,71 @@
 // space, and decompositions that run side by side would be measured in each other's way.
 // Tested by multiplying back, on matrices of known spectrum, and against hand-computed 2 × 2 cases.
 
+#include <cairn/core/compiled.hpp>
 #include <cairn/core/error.hpp>
 #include <cairn/core/parallel.hpp>
-#include <cairn/core/xt.hpp>
+#include <cairn/core/tensor.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/device/cpu/symmetric.hpp>
 #include <cairn/device/matrix_checks.hpp>
 
+// Half of what a file that includes Cairn has to read. With cairn::compiled one file reads it for all, and others see
+// declarations alone.
+#if !defined(CAIRN_COMPILED) || defined(CAIRN_COMPILED_linalg)
+#define CAIRN_DEFINES_LINALG
+#include <cairn/core/xt.hpp>
+
 #include <xtensor-blas/xlinalg.hpp>
+#endif
 
 #include <exception>
 
 namespace cairn {
+
+/// Eigenvalues in ascending order (n) and eigenvectors as columns (n, n).
+template <class T>
+struct eigen_decomposition {
+    tensor<T> values;   // (n)
+    tensor<T> vectors;  // (n, n)
+};
+
+/// Eigenvalues and eigenvectors of a symmetric matrix (n, n). Throws if it is not square, not finite, or does not
+/// converge.
+template <class T>
+eigen_decomposition<T> eigh(cpu, const tensor<T>& a);
+
+/// Lower triangular L (n, n) with L Lᵀ = A. Throws if A is not square, not finite or not positive definite.
+template <class T>
+tensor<T> cholesky(cpu, const tensor<T>& a);
+
+/// The inverse of a symmetric positive definite matrix (n, n), symmetric to the bit. Throws if it is not square, not
+/// finite or not positive definite.
+template <class T>
+tensor<T> inverse_of_positive(cpu, const tensor<T>& a);
+
+/// Q (n, n) of A = Q R for a square A; of columns that depend on others, any that complete the basis. Throws if A is
+/// not finite.
+template <class T>
+tensor<T> orthonormal_columns(cpu, const tensor<T>& a);
+
+/// Thin singular value decomposition of (m, n) with k = min(m, n): singular values in descending order.
+template <class T>
+struct singular_decomposition {
+    tensor<T> u;       // (m, k)
+    tensor<T> values;  // (k)
+    tensor<T> vt;      // (k, n)
+};
+
+/// A = U diag(values) Vᵀ. Throws if A is not finite or does not converge.
+template <class T>
+singular_decomposition<T> svd(cpu, const tensor<T>& a);
+
+/// X with A X = B; B is (n) or (n, columns), X has its shape. Throws if A is not square, not finite or singular, or if
+/// B does not fit.
+template <class T>
+tensor<T> solve(cpu, const tensor<T>& a, const tensor<T>& b);
+
+#ifdef CAIRN_DEFINES_LINALG
 
 namespace detail {
 
@@ -53,15 +106,6 @@ auto lapack_call(Call&& call, const Message&... message) {
 
 }  // namespace detail
 
-/// Eigenvalues in ascending order (n) and eigenvectors as columns (n, n).
-template <class T>
-struct eigen_decomposition {
-    tensor<T> values;   // (n)
-    tensor<T> vectors;  // (n, n)
-};
-
-/// Eigenvalues and eigenvectors of a symmetric matrix (n, n). Throws if it is not square, not finite, or does not
-/// converge.
 template <class T>
 eigen_decomposition<T> eigh(cpu, const tensor<T>& a) {
     const auto m = detail::square_matrix_of(a, "eigh");
@@ -70,7 +114,6 @@ eigen_decomposition<T> eigh(cpu, const tensor<T>& a) {
     return {tensor_from(std::get<0>(result)), tensor_from(std::get<1>(result))};
 }
 
-/// Lower triangular L (n, n) with L Lᵀ = A. Throws if A is not square, not finite or not positive definite.
 template <class T>
 tensor<T> cholesky(cpu, const tensor<T>& a) {
     const auto m = detail::square_matrix_of(a, "cholesky");
@@ -78,8 +121,6 @@ tensor<T> cholesky(cpu, const tensor<T>& a) {
                                            " is not positive definite; add a multiple of the identity"));
 }
 
-/// The inverse of a symmetric positive definite matrix (n, n), symmetric to the bit. Throws if it is not square, not
-/// finite or not positive definite.
 template <class T>
 tensor<T> inverse_of_positive(cpu, const tensor<T>& a) {
     const auto n = static_cast<xt::blas_index_t>(detail::order_of(a, "inverse"));
@@ -94,8 +135,6 @@ tensor<T> inverse_of_positive(cpu, const tensor<T>& a) {
     return inverse;
 }
 
-/// Q (n, n) of A = Q R for a square A; of columns that depend on others, any that complete the basis. Throws if A is
-/// not finite.
 template <class T>
 tensor<T> orthonormal_columns(cpu, const tensor<T>& a) {
     const auto m = detail::square_matrix_of(a, "orthonormal columns");
@@ -103,15 +142,6 @@ tensor<T> orthonormal_columns(cpu, const tensor<T>& a) {
         std::get<0>(detail::lapack_call([&] { return xt::linalg::qr(m); }, "qr: of a matrix ", a.shape())));
 }
 
-/// Thin singular value decomposition of (m, n) with k = min(m, n): singular values in descending order.
-template <class T>
-struct singular_decomposition {
-    tensor<T> u;       // (m, k)
-    tensor<T> values;  // (k)
-    tensor<T> vt;      // (k, n)
-};
-
-/// A = U diag(values) Vᵀ. Throws if A is not finite or does not converge.
 template <class T>
 singular_decomposition<T> svd(cpu, const tensor<T>& a) {
     const auto m = detail::matrix_of(a, "svd");
@@ -121,8 +151,6 @@ singular_decomposition<T> svd(cpu, const tensor<T>& a) {
     return {tensor_from(std::get<0>(result)), tensor_from(std::get<1>(result)), tensor_from(std::get<2>(result))};
 }
 
-/// X with A X = B; B is (n) or (n, columns), X has its shape. Throws if A is not square, not finite or singular, or if
-/// B does not fit.
 template <class T>
 tensor<T> solve(cpu, const tensor<T>& a, const tensor<T>& b) {
     const auto m = detail::square_matrix_of(a, "solve");
@@ -133,5 +161,17 @@ tensor<T> solve(cpu, const tensor<T>& a, const tensor<T>& b) {
                                                   a.shape(), " is singular"));
     return x.reshaped(b.shape());
 }
+
+#define CAIRN_COMPILED_LINALG(T)                                                      \
+    CAIRN_COMPILED_ONCE(linalg, eigen_decomposition<T> eigh(cpu, const tensor<T>&))   \
+    CAIRN_COMPILED_ONCE(linalg, tensor<T> cholesky(cpu, const tensor<T>&))            \
+    CAIRN_COMPILED_ONCE(linalg, tensor<T> inverse_of_positive(cpu, const tensor<T>&)) \
+    CAIRN_COMPILED_ONCE(linalg, tensor<T> orthonormal_columns(cpu, const tensor<T>&)) \
+    CAIRN_COMPILED_ONCE(linalg, singular_decomposition<T> svd(cpu, const tensor<T>&)) \
+    CAIRN_COMPILED_ONCE(linalg, tensor<T> solve(cpu, const tensor<T>&, const tensor<T>&))
+CAIRN_COMPILED_LINALG(float)
+CAIRN_COMPILED_LINALG(double)
+
+#endif
 
 }  // namespace cairn

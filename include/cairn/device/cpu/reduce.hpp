@@ -127,13 +127,7 @@ double dot(cpu, index_t n, const T* x, const T* y) {
 template <int Count, class T>
 void pair_products_into(cpu, index_t n, const T* a, const T* b, const T* c, const T* e,
                         const pair_of_arrays (&pairs)[Count], double* sums) {
-    struct products {
-        double of[Count] = {};
-        products& operator+=(const products& other) {
-            for (int k = 0; k < Count; ++k) of[k] += other.of[k];
-            return *this;
-        }
-    };
+    using products = sums_of<Count>;
     flop_counter::count(2.0 * Count * static_cast<double>(n), 4.0 * static_cast<double>(n) * sizeof(T));
     const T* const x[] = {a, b, c, e};
     const products all = parallel_sum<products>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
@@ -149,13 +143,13 @@ void pair_products_into(cpu, index_t n, const T* a, const T* b, const T* c, cons
                 high[k] += v[pairs[k].first].high * v[pairs[k].second].high;
             }
         }
-        for (int k = 0; k < Count; ++k) part.of[k] = simd::sum(low[k] + high[k]);
+        for (int k = 0; k < Count; ++k) part.at[k] = simd::sum(low[k] + high[k]);
         for (; i < end; ++i)
             for (int k = 0; k < Count; ++k)
-                part.of[k] += static_cast<double>(x[pairs[k].first][i]) * static_cast<double>(x[pairs[k].second][i]);
+                part.at[k] += static_cast<double>(x[pairs[k].first][i]) * static_cast<double>(x[pairs[k].second][i]);
         return part;
     });
-    std::copy_n(all.of, Count, sums);
+    std::copy_n(all.at, Count, sums);
 }
 
 namespace detail {
@@ -239,18 +233,12 @@ index_t count_nonfinite(index_t n, const T* x, const Others*... others) {
 /// max |x|, 0 of nothing; NaN if any element is NaN.
 template <class T>
 T max_abs(cpu, index_t n, const T* x) {
-    struct largest {
-        detail::bits_of<T> value = 0;
-        largest& operator+=(const largest& other) {
-            value = std::max(value, other.value);
-            return *this;
-        }
-    };
+    using bits = detail::bits_of<T>;
     flop_counter::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
-    const largest m = parallel_sum<largest>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
-        return largest{detail::largest_magnitude(end - begin, x + begin)};
-    });
-    return std::bit_cast<T>(m.value);
+    return std::bit_cast<T>(parallel_fold(
+        n, detail::reduce_grain, bits{},
+        [&](index_t begin, index_t end) { return detail::largest_magnitude(end - begin, x + begin); },
+        [](bits& largest, bits other) { largest = std::max(largest, other); }));
 }
 
 /// How many elements are NaN or infinite.

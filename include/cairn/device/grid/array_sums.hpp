@@ -87,6 +87,14 @@ struct partial_sums_kernel {
     }
 };
 
+/// Σ x[i], i in [0, n), by the threads of a block.
+template <class Block>
+CAIRN_HD double block_sum_of_row(Block& b, index_t n, const double* x) {
+    double sum = 0;
+    for (index_t i = b.thread(); i < n; i += b.threads()) sum += x[i];
+    return block_sum(b, sum, b.template shared<double>());
+}
+
 /// out[block] = Σ of row `block` of partial (blocks, n).
 struct sum_partials {
     index_t n;
@@ -95,10 +103,23 @@ struct sum_partials {
 
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
-        double sum = 0;
-        for (index_t i = b.thread(); i < n; i += b.threads()) sum += partial[b.block() * n + i];
-        sum = block_sum(b, sum, b.template shared<double>());
+        const double sum = block_sum_of_row(b, n, partial + b.block() * n);
         if (b.thread() == 0) out[b.block()] = sum;
+    }
+};
+
+/// *out = finish(Σ of row 0 of partial (2, n), Σ of row 1).
+template <class Finish>
+struct finish_partials {
+    index_t n;
+    const double* partial;
+    Finish finish;
+    double* out;
+
+    template <class Block>
+    CAIRN_HD void operator()(Block& b) const {
+        const double first = block_sum_of_row(b, n, partial), second = block_sum_of_row(b, n, partial + n);
+        if (b.thread() == 0) *out = at_hand(finish)(first, second);
     }
 };
 
@@ -133,6 +154,18 @@ template <GridDevice D, class Term, class... T>
 void sum_into(D d, double* out, index_t n, Term term, const T*... arrays) {
     sum_indices<1>(d, n, summed_term<Term, T...>{term, {arrays...}}, out);
 }
+
+/// x[first] x[second] of each pair; every array is read once.
+template <int Count, class T>
+struct pair_terms {
+    const T* x[4];
+    pair_of_arrays pairs[Count];
+    CAIRN_HD void operator()(index_t i, double (&sums)[Count]) const {
+        double v[4];
+        for (int k = 0; k < 4; ++k) v[k] = static_cast<double>(x[k][i]);
+        for (int k = 0; k < Count; ++k) sums[k] += v[pairs[k].first] * v[pairs[k].second];
+    }
+};
 
 /// The number that `into(double*)` leaves on the device.
 template <GridDevice D, class Into>
@@ -179,52 +212,12 @@ double sum_of_squares(D d, index_t n, const T* x) {
     return grid::waited_for(d, [&](double* out) { sum_of_squares_into(d, n, x, out); });
 }
 
-namespace grid {
-
-/// *out = finish(Σ of row 0 of partial (2, n), Σ of row 1).
-template <class Finish>
-struct finish_partials {
-    index_t n;
-    const double* partial;
-    Finish finish;
-    double* out;
-
-    template <class Block>
-    CAIRN_HD void operator()(Block& b) const {
-        double sums[2] = {};
-        for (int row = 0; row < 2; ++row) {
-            for (index_t i = b.thread(); i < n; i += b.threads()) sums[row] += partial[row * n + i];
-            sums[row] = block_sum(b, sums[row], b.template shared<double>());
-        }
-        if (b.thread() != 0) return;
-        *out = at_hand(finish)(sums[0], sums[1]);
-    }
-};
-
-}  // namespace grid
-
 /// Σ x y.
 template <class T, GridDevice D>
 double dot(D d, index_t n, const T* x, const T* y) {
     flop_counter::count(2.0 * static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
     return grid::waited_for(d, [&](double* out) { grid::sum_into(d, out, n, grid::term_product{}, x, y); });
 }
-
-namespace grid {
-
-/// x[first] x[second] of each pair; every array is read once.
-template <int Count, class T>
-struct pair_terms {
-    const T* x[4];
-    pair_of_arrays pairs[Count];
-    CAIRN_HD void operator()(index_t i, double (&sums)[Count]) const {
-        double v[4];
-        for (int k = 0; k < 4; ++k) v[k] = static_cast<double>(x[k][i]);
-        for (int k = 0; k < Count; ++k) sums[k] += v[pairs[k].first] * v[pairs[k].second];
-    }
-};
-
-}  // namespace grid
 
 /// sums[k] = Σ of the product of pair k of four arrays of n numbers, in device memory.
 template <int Count, class T, GridDevice D>

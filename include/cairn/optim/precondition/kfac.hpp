@@ -236,7 +236,7 @@ std::vector<std::string> kfac<T, D>::diagnostics() const {
     return all;
 }
 
-CAIRN_COMPILED_ONCE(optimizers, class kfac<float>)
-CAIRN_COMPILED_ONCE(optimizers, class kfac<double>)
+CAIRN_COMPILED_ONCE(optimizers_float, class kfac<float>)
+CAIRN_COMPILED_ONCE(optimizers_double, class kfac<double>)
 
 }  // namespace cairn
