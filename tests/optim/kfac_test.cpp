@@ -575,10 +575,12 @@ TEST_CASE("kfac: norm constraint and grafting", "[kfac]") {
     c.norm_limit = 1e-3;
     CHECK(length(preconditioned(linear<double>({.in = 4, .out = 3}), x, dy, c, gradient)) == Approx(1e-3 / 0.1));
     c = exact(0.01);
-    c.graft = true;
+    c.length = direction_length::of_gradient;
     const auto grafted = preconditioned(linear<double>({.in = 4, .out = 3}), x, dy, c, gradient);
     CHECK(length(grafted) == Approx(length(gradient)));
     CHECK(distance(grafted, gradient) > 0.1);
+    c.length = direction_length::unit;  // 12 weights and 3 biases
+    CHECK(length(preconditioned(linear<double>({.in = 4, .out = 3}), x, dy, c, gradient)) == Approx(std::sqrt(15.0)));
 }
 
 TEST_CASE("kfac: decompositions that are made meanwhile are used `inverse_staleness` steps later", "[kfac]") {

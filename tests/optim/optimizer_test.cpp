@@ -171,6 +171,42 @@ TEST_CASE("neighbours with the same decay flag share a launch") {
     CHECK(bound_optimizer(lars{}, *model.memory).launches() == 8);
 }
 
+TEST_CASE("gradients that a preconditioner made of unit length are neither clipped nor divided by their size") {
+    constexpr double lr = 0.01, beta = 0.9, decay = 0.1;
+    // θ after five steps, and where plain loops have it. `ratio`: LAMB's step is as long as a share of θ.
+    const auto check = [&](const auto& o, bool l2, bool decoupled, bool ratio) {
+        CAPTURE(o.name);
+        parameter<double> p, other;
+        p.shape = other.shape = {4, 5};
+        p.init = other.init = {initializer::distribution::normal, 1.0, 0.0};
+        arena<double> memory(parameter_list<double>{{"p", &p}, {"other", &other}}, 3);
+        bound_optimizer opt(o, memory);
+        p.unit_gradient = true;  // after the optimizer was made, as a preconditioner does it
+        CHECK(opt.launches() == 2);
+        std::vector<double> expected(p.value.data(), p.value.data() + 20), m(20, 0.0);
+        for (int t = 1; t <= 5; ++t) {
+            std::vector<double> u(20);
+            double theta2 = 0, u2 = 0;
+            for (std::size_t i = 0; i < 20; ++i) {
+                const double g = std::sin(static_cast<double>(i) + 7.0 * t);
+                p.grad[static_cast<cairn::index_t>(i)] = g;
+                other.grad[static_cast<cairn::index_t>(i)] = 1e6 * g;
+                m[i] = beta * m[i] + (1 - beta) * (g + (l2 ? decay * expected[i] : 0));
+                u[i] = m[i] / (1 - std::pow(beta, t)) + (decoupled ? decay * expected[i] : 0);
+                theta2 += expected[i] * expected[i], u2 += u[i] * u[i];
+            }
+            for (std::size_t i = 0; i < 20; ++i) expected[i] -= lr * (ratio ? std::sqrt(theta2 / u2) : 1) * u[i];
+            opt.step(lr);
+        }
+        for (std::size_t i = 0; i < 20; ++i)
+            CHECK(std::abs(p.value[static_cast<cairn::index_t>(i)] - expected[i]) < 1e-12);
+    };
+    check(adam{{.weight_decay = decay}}, true, false, false);
+    check(adamw{{.weight_decay = decay}}, false, true, false);
+    check(lamb{{.weight_decay = decay}}, false, true, true);
+    check(clipped{adamw{{.weight_decay = decay}}, by_norm{1}}, false, true, false);
+}
+
 TEST_CASE("state is counted as optimizer memory and has names") {
     const auto before = memory_pool::host().use_of(memory_category::optimizer).live;
     small_model<float> model;

@@ -99,6 +99,22 @@ TEST_CASE("optimizer settings: K-FAC and Shampoo come before the file's optimize
     CHECK(other.number("optimizer.lr") == 1e-3);
 }
 
+TEST_CASE(
+    "optimizer settings: K-FAC's directions are as long as gradients, or of unit length where those are divided by") {
+    parameter<float> p;
+    p.shape = {2, 3};
+    arena<float> weights(parameter_list<float>{{"p", &p}}, 1);
+    any_communicator alone = self_communicator{};
+    const auto length = [&](const char* base) {
+        configuration settings = configuration::from_text("optimizer.kind = 'kfac'");
+        settings.set(concat("optimizer.base=", base));
+        const auto made = make_preconditioner(settings, weights, alone);
+        return dynamic_cast<const kfac<float>&>(*made).config().length;
+    };
+    for (const char* base : {"sgd", "lars"}) CHECK(length(base) == direction_length::of_gradient);
+    for (const char* base : {"adam", "adamw", "lamb"}) CHECK(length(base) == direction_length::unit);
+}
+
 TEST_CASE("optimizer settings: a user's kind has what the file sets, and its table") {
     chosen c = choose({"optimizer.kind=descent"});
     CHECK(c.left_out.empty());

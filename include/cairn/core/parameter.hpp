@@ -65,6 +65,8 @@ struct parameter {
     cairn::shape shape;
     initializer init;
     bool decay = true;  // weight decay and layer-wise trust ratios apply; false for biases and for scale-and-shift
+    // A preconditioner gives gradients of root mean square 1: optimizers neither clip them nor divide by their size.
+    bool unit_gradient = false;
     parameter_layout layout = {};  // in the whole model
     std::string tied_to = {};      // path of the parameter whose values these are (core/arena.hpp); empty: its own
     std::string name;              // path in the whole model, set by arena

@@ -9,6 +9,9 @@
 // adamw decays apart from the gradient (Loshchilov & Hutter, ICLR 2019): g is left alone, the last line is
 //   θ ← θ − η m̂ / (√v̂ + ε) − η λ θ
 //
+// Gradients of root mean square 1 (a preconditioner's) are not divided, which would leave about their signs: v stays 0,
+// ε is 1,  θ ← θ − η m̂
+//
 // State: m, v. Bytes per float: read θ, g, m, v, write θ, m, v: 28.
 // Compile with -fno-math-errno: else std::sqrt may set errno and keeps the loop from being vectorised (10 × slower).
 // Tested against a plain loop in double and against PyTorch's numbers.
@@ -68,8 +71,10 @@ struct adam {
     template <class T>
     adam_rule<T> make_rule(const update_context& at, double l2, double shrink) const {
         const auto unbias = [&](double beta) { return T(1 / (1 - std::pow(beta, static_cast<double>(at.number)))); };
-        return {T(at.lr),        T(c.beta1),      T(c.beta2), T(1 - c.beta1), T(1 - c.beta2),
-                unbias(c.beta1), unbias(c.beta2), T(c.eps),   T(l2),          T(shrink)};
+        const T lr = T(at.lr), beta1 = T(c.beta1), rest1 = T(1 - c.beta1);
+        if (at.unit_gradient) return {lr, beta1, 0, rest1, 0, unbias(c.beta1), 1, 1, T(l2), T(shrink)};
+        return {lr,       beta1, T(c.beta2), rest1, T(1 - c.beta2), unbias(c.beta1), unbias(c.beta2),
+                T(c.eps), T(l2), T(shrink)};
     }
 };
 

@@ -67,6 +67,7 @@ struct by_norm {
 
     template <class T>
     auto change(const update_context& at) const {
+        if (at.unit_gradient) return functors::scaled<T>{T(1)};
         if (at.device_norm) return functors::scaled<T>{T(1), at.device_norm, max_norm};
         const double scale = at.gradient_norm > max_norm ? max_norm / at.gradient_norm : 1;
         return functors::scaled<T>{static_cast<T>(scale)};

@@ -85,8 +85,9 @@ struct lamb {
     template <class T, Device D>
     void update(tensor<T, D>& theta, tensor<T, D>& grad, state<T, D>& s, const update_context& at) const {
         const auto unbias = [&](double beta) { return T(1 / (1 - std::pow(beta, static_cast<double>(at.number)))); };
-        const lamb_rule<T> rule{T(c.beta1),      T(c.beta2),      T(1 - c.beta1), T(1 - c.beta2),
-                                unbias(c.beta1), unbias(c.beta2), T(c.eps),       T(at.decay ? c.weight_decay : 0)};
+        lamb_rule<T> rule{T(c.beta1),      T(c.beta2),      T(1 - c.beta1), T(1 - c.beta2),
+                          unbias(c.beta1), unbias(c.beta2), T(c.eps),       T(at.decay ? c.weight_decay : 0)};
+        if (at.unit_gradient) rule.beta2 = rule.rest2 = 0, rule.eps = 1;  // see adam.hpp
         const lamb_gather<T> gather{rule};
         const lamb_ratio ratio{at.decay};
         if constexpr (std::same_as<D, cpu>) {  // the host has the sums, and adds those of other slices

@@ -93,23 +93,10 @@ public:
             const bool whole = begin == first && end == last;
             require(whole || ElementwiseOptimizer<O, T>, O::name, ": is given a part of parameter ", name,
                     ", but it needs whole ones");
-            slices_.push_back({name, whole ? p->shape : shape{end - begin}, begin, p->decay, needs_slices(*p)});
+            slices_.push_back({name, whole ? p->shape : shape{end - begin}, begin, p, needs_slices(*p)});
         }
         squares_.emplace(parts);
-        for (std::size_t i = 0; i < slices_.size(); ++i) {
-            const slice& first = slices_[i];
-            index_t end = first.begin + first.shape.size();
-            shape extent = first.shape;
-            if constexpr (ElementwiseOptimizer<O, T>) {  // one launch up to the next change of the decay flag
-                while (i + 1 < slices_.size() && slices_[i + 1].decay == first.decay) {
-                    ++i;
-                    end = slices_[i].begin + slices_[i].shape.size();
-                }
-                extent = {end - first.begin};
-            }
-            launches_.push_back({values.slice(first.begin, extent), grads_.slice(first.begin - owned_.begin, extent),
-                                 slice_of_state(first.begin, extent), first.decay, first.sliced});
-        }
+        values_ = values.share();
     }
 
     /// One update of all parameters with the gradients in the arena. Returns the norm of all gradients before clipping.
@@ -210,7 +197,10 @@ public:
     }
 
     /// Passes over memory that one step() starts: spans for elementwise optimizers, parameters for layer-wise ones.
-    std::size_t launches() const { return launches_.size(); }
+    std::size_t launches() {
+        if (launches_.empty()) make_launches();
+        return launches_.size();
+    }
 
 private:
     // Of several ranks, the norm of the others' gradients comes by way of the host.
@@ -221,13 +211,37 @@ private:
         std::string name;
         cairn::shape shape;
         index_t begin;
-        bool decay, sliced;
+        const parameter<T, D>* of;
+        bool sliced;
+
+        bool updates_as(const slice& s) const {
+            return of->decay == s.of->decay && of->unit_gradient == s.of->unit_gradient;
+        }
     };
     struct run_of_memory {
         tensor<T, D> theta, grad;
         state s;
-        bool decay, sliced;
+        bool decay, unit_gradient, sliced;
     };
+
+    // At the first update, when a preconditioner has marked what it gives unit gradients.
+    void make_launches() {
+        for (std::size_t i = 0; i < slices_.size(); ++i) {
+            const slice& first = slices_[i];
+            index_t end = first.begin + first.shape.size();
+            shape extent = first.shape;
+            if constexpr (ElementwiseOptimizer<O, T>) {  // one launch up to the next change of a flag
+                while (i + 1 < slices_.size() && slices_[i + 1].updates_as(first)) {
+                    ++i;
+                    end = slices_[i].begin + slices_[i].shape.size();
+                }
+                extent = {end - first.begin};
+            }
+            launches_.push_back({values_.slice(first.begin, extent), grads_.slice(first.begin - owned_.begin, extent),
+                                 slice_of_state(first.begin, extent), first.of->decay, first.of->unit_gradient,
+                                 first.sliced});
+        }
+    }
 
     // Whether the update needs sums over slices of this parameter that are elsewhere. Throws where it cannot have them:
     // on a device, whose sums stay there, a collective of the host between two launches would wait for each parameter.
@@ -262,8 +276,10 @@ private:
     }
 
     void update_all(update_context at) {
+        if (launches_.empty()) make_launches();
         for (run_of_memory& l : launches_) {
             at.decay = l.decay;
+            at.unit_gradient = l.unit_gradient;
             at.over_slices = l.sliced ? slices_sum() : nullptr;
             update(o_, l.theta, l.grad, l.s, at);
         }
@@ -289,6 +305,7 @@ private:
     O o_;
     state state_;
     range owned_;
+    tensor<T, D> values_;                             // of the arena
     tensor<T, D> grads_;                              // of owned_
     std::optional<squares_by_parameter<D>> squares_;  // of grads_
     norm_to_host norm_{memory_category::optimizer};

@@ -16,10 +16,11 @@ namespace cairn {
 
 /// Arguments of an update besides the tensors.
 struct update_context {
-    std::int64_t number = 1;   // 1 for the first update
-    double lr = 0;             // learning rate of this update
-    double gradient_norm = 0;  // ‖all gradients of the model‖₂
-    bool decay = true;         // weight decay and trust ratios apply to this parameter
+    std::int64_t number = 1;     // 1 for the first update
+    double lr = 0;               // learning rate of this update
+    double gradient_norm = 0;    // ‖all gradients of the model‖₂
+    bool decay = true;           // weight decay and trust ratios apply to this parameter
+    bool unit_gradient = false;  // its gradient has the root mean square 1 already
     // Not null: gradient_norm is there, in the device's memory, and the host does not know it yet.
     const double* device_norm = nullptr;
     double* device_scratch = nullptr;  // of one number, in the device's memory, for as long as one parameter is updated

@@ -161,10 +161,13 @@ std::string optimizer_kind(configuration& settings) {
     return settings.choice("optimizer.kind", optimizer_kinds<D>(), "sgd");
 }
 
+/// Whether steps are by the gradient over its own size, element by element, so that its length does not count.
+inline bool divides_by_gradient(const std::string& kind) { return kind == "adam" || kind == "adamw" || kind == "lamb"; }
+
 /// The learning rate where none is set: papers' and packages' usual one. None of a kind that a user entered.
 inline std::optional<double> usual_rate(const std::string& kind) {
     if (kind == "sgd" || kind == "lars") return 0.1;
-    if (kind == "adam" || kind == "adamw" || kind == "lamb") return 1e-3;
+    if (divides_by_gradient(kind)) return 1e-3;
     if (kind == "soap") return 3e-3;
     if (kind == "muon") return 0.02;
     return std::nullopt;

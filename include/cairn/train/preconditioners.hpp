@@ -7,7 +7,8 @@
 //          scaling = "kfc" | "kfac_pytorch", fisher = "empirical" | "mc" (Monte Carlo), max_size, skip, norm_layers,
 //          example_stride, position_stride
 //     spatial = "full" | "uncorrelated": one factor for all points of a convolution's kernel, or a small one for each
-//     step_size = "graft": directions as long as their gradients | "clip": by kl_clip and norm_limit |
+//     step_size = "graft": directions as long as their gradients, or of root mean square 1 before Adam, AdamW, LAMB |
+//          "clip": by kl_clip and norm_limit |
 //          "quadratic_model": its learning rate, momentum and damping (quadratic_step.hpp; damping_interval,
 //          damping_decay, min_damping), of one example in model_example_stride
 //     on several ranks: grad_worker_fraction (1; 0: chosen), statistics = "all" | "sharded" | "local",
@@ -46,7 +47,8 @@ inline std::string kfac_step_size(configuration& settings) {
     return settings.choice("kfac.step_size", {"graft", "clip", "quadratic_model"}, "graft");
 }
 
-inline kfac_config read_kfac_config(configuration& settings) {
+/// `base`: the optimizer that takes the steps.
+inline kfac_config read_kfac_config(configuration& settings, const std::string& base) {
     kfac_config c;
     const auto is = [&](const char* name, const std::vector<std::string>& values) {
         return settings.choice(name, values, values[0]) != values[0];
@@ -60,7 +62,7 @@ inline kfac_config read_kfac_config(configuration& settings) {
     c.inverse_staleness = settings.get<std::int64_t>("kfac.inverse_staleness", c.inverse_staleness,
                                                      from_to(0, static_cast<double>(c.inverse_update_interval - 1)));
     const std::string size = kfac_step_size(settings);
-    c.graft = size == "graft";
+    if (size == "graft") c.length = divides_by_gradient(base) ? direction_length::unit : direction_length::of_gradient;
     if (size == "clip") {
         c.kl_clip = settings.get("kfac.kl_clip", c.kl_clip, at_least(0));
         c.norm_limit = settings.get("kfac.norm_limit", c.norm_limit, at_least(0));
@@ -160,6 +162,7 @@ std::unique_ptr<preconditioner<float, D>> make_matrix_preconditioner(configurati
         c.refresh_every = settings.get<std::int64_t>("shampoo.refresh_every", c.refresh_every, at_least(1));
         c.epsilon = settings.get("shampoo.epsilon", c.epsilon, at_least(0));
         c.decay = settings.get("shampoo.decay", c.decay, above_to(0, 1));
+        c.unit = divides_by_gradient(optimizer_of_steps<D>(settings));
         return std::make_unique<shampoo<float, D>>(weights, c);
     }
     if (kind == "soap") {
@@ -193,7 +196,7 @@ std::unique_ptr<preconditioner<float, D>> make_preconditioner(configuration& set
                                                               channel<any_communicator>* over = nullptr) {
     const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
     if (kind == "kfac") {
-        const kfac_config c = detail::read_kfac_config(settings);
+        const kfac_config c = detail::read_kfac_config(settings, optimizer_of_steps<D>(settings));
         return std::make_unique<kfac<float, D>>(weights, c,
                                                 detail::read_kfac_work_assignment(D{}, settings, c, world, over));
     }

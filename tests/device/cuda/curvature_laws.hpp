@@ -150,28 +150,31 @@ void directions() {
             CHECK(std::abs(sums[k + 2] - gg) < 1e-9);
         }
         tensor<T, D> factors({2});
-        const auto factor = [&](double kl_clip, double limit, double lr, bool graft) {
-            direction_factors(D{}, 2, products.data(), static_cast<const double*>(nullptr), {kl_clip, limit, lr, graft},
-                              factors.data());
+        const auto factor = [&](double kl_clip, double limit, double lr, direction_length length = {}) {
+            direction_factors(D{}, 2, products.data(), static_cast<const double*>(nullptr),
+                              {kl_clip, limit, lr, length}, factors.data());
             const auto f = on_host(factors);
             CHECK(f[0] == f[1]);
             return static_cast<double>(f[1]);
         };
-        CHECK(factor(0, 0, 0.1, false) == 1);
-        CHECK(std::abs(factor(0, 0, 0.1, true) - std::sqrt(gg / vv)) < 1e-6);
+        CHECK(factor(0, 0, 0.1) == 1);
+        CHECK(std::abs(factor(0, 0, 0.1, direction_length::of_gradient) - std::sqrt(gg / vv)) < 1e-6);
         const double clip = 1e-3 * std::abs(vg), clipped = std::sqrt(clip / (0.01 * 2 * vg));
-        CHECK(std::abs(factor(clip, 0, 0.1, false) - (vg > 0 ? std::min(1.0, clipped) : 1)) < 1e-6);
-        CHECK(std::abs(factor(0, 1e-2, 0.1, false) - 1e-2 / (0.1 * std::sqrt(2 * vv))) < 1e-6);
-        CHECK(factor(1e-9, 1e-9, 0, false) == 1);  // the length of the step is not known
+        CHECK(std::abs(factor(clip, 0, 0.1) - (vg > 0 ? std::min(1.0, clipped) : 1)) < 1e-6);
+        CHECK(std::abs(factor(0, 1e-2, 0.1) - 1e-2 / (0.1 * std::sqrt(2 * vv))) < 1e-6);
+        CHECK(factor(1e-9, 1e-9, 0) == 1);  // the length of the step is not known
         // These layers are some of a model's, of which products of 4 and 25 are known.
         const auto d_model = on_device<D>(kernel_laws::of_numbers<double>({4, 25}));
-        direction_factors(D{}, 2, products.data(), d_model.data(), {0.01, 0, 0.1, false}, factors.data());
+        direction_factors(D{}, 2, products.data(), d_model.data(), {0.01, 0, 0.1}, factors.data());
         CHECK(std::abs(static_cast<double>(on_host(factors)[1]) - 0.5) < 1e-7);
-        direction_factors(D{}, 2, products.data(), d_model.data(), {0, 0.1, 0.1, false}, factors.data());
+        direction_factors(D{}, 2, products.data(), d_model.data(), {0, 0.1, 0.1}, factors.data());
         CHECK(std::abs(static_cast<double>(on_host(factors)[0]) - 0.2) < 1e-7);
-        direction_factors(D{}, 2, products.data(), static_cast<const double*>(nullptr), {0, 1e-2, 0.1, false},
-                          factors.data());
+        direction_factors(D{}, 2, products.data(), static_cast<const double*>(nullptr), {0, 1e-2, 0.1}, factors.data());
         const T last = on_host(factors)[1];
+        tensor<double, D> of_unit({3});
+        direction_products(D{}, layout, d_v.data(), of_unit.data(), true);
+        CHECK(std::abs(on_host(of_unit)[1] - vv) < 1e-9);
+        CHECK(on_host(of_unit)[2] == static_cast<double>(out * in));
         put_direction(D{}, layout, d_v.data(), factors.data() + 1);
         gather_gradient(D{}, layout, got.data());
         for (index_t i = 0; i < v.size(); ++i) expected[i] = last * v[i];

@@ -90,17 +90,22 @@ void grafts() {
                     const auto a = static_cast<double>(g[r * stride + c]), b = static_cast<double>(v[r * columns + c]);
                     gg += a * a, vv += b * b;
                 }
-            auto expected = g.clone();
-            for (index_t r = 0; r < rows; ++r)
-                for (index_t c = 0; c < columns; ++c)
-                    expected[r * stride + c] =
-                        static_cast<T>(std::sqrt(gg / vv) * static_cast<double>(v[r * columns + c]));
+            const auto expected = [&, rows = rows, columns = columns](double square) {
+                auto all = g.clone();
+                for (index_t r = 0; r < rows; ++r)
+                    for (index_t c = 0; c < columns; ++c)
+                        all[r * stride + c] =
+                            static_cast<T>(std::sqrt(square / vv) * static_cast<double>(v[r * columns + c]));
+                return all;
+            };
             auto got = on_device<D>(g);
             const auto d_v = on_device<D>(v), zero = on_device<D>(tensor<T>::zeros({rows, columns}));
             graft_matrix(D{}, rows, columns, zero.data(), got.data(), stride);
             check_close(got.on_host(), g, 0);
             graft_matrix(D{}, rows, columns, d_v.data(), got.data(), stride);
-            check_close(got.on_host(), expected, rounding<T>);
+            check_close(got.on_host(), expected(gg), rounding<T>);
+            graft_matrix(D{}, rows, columns, d_v.data(), got.data(), stride, true);
+            check_close(got.on_host(), expected(static_cast<double>(rows * columns)), rounding<T>);
         }
 }
 

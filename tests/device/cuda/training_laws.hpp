@@ -277,7 +277,7 @@ void kfac_directions() {
     };
     with([](kfac_config&) {});
     with([](kfac_config& c) { c.form = kfac_form::inverse; });
-    with([](kfac_config& c) { c.sharing = weight_sharing::reduce, c.graft = true; });
+    with([](kfac_config& c) { c.sharing = weight_sharing::reduce, c.length = direction_length::of_gradient; });
     with([](kfac_config& c) { c.scaling = kfac_scaling::kfac_pytorch, c.damping = 0.1; });
     with([](kfac_config& c) { c.spatial = kfac_spatial::uncorrelated, c.form = kfac_form::inverse; });
     with([](kfac_config& c) { c.sample = {.examples = 2, .positions = 3}, c.kl_clip = 0, c.norm_limit = 0.01; });

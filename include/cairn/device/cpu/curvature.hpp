@@ -160,9 +160,9 @@ void gather_gradient(cpu, const gradient_layout<T>& gradient, T* to) {
     });
 }
 
-/// out[0 … 2] = ⟨V, ∇W⟩, ‖V‖², ‖∇W‖².
+/// out[0 … 2] = ⟨V, ∇W⟩, ‖V‖² and the square of the length to have: ‖∇W‖², or `unit` the number of elements.
 template <class T>
-void direction_products(cpu, const gradient_layout<T>& gradient, const T* all, double* out) {
+void direction_products(cpu, const gradient_layout<T>& gradient, const T* all, double* out, bool unit = false) {
     const auto of_rows = [&](index_t first, index_t last) {
         sums_of<3> p;
         detail::each_run(gradient, first, last, [&p, all](const detail::gradient_run<T>& r) {
@@ -179,6 +179,7 @@ void direction_products(cpu, const gradient_layout<T>& gradient, const T* all, d
     };
     const auto sums = parallel_sum<sums_of<3>>(gradient.rows, detail::gradient_grain(gradient), of_rows);
     std::copy_n(sums.at, 3, out);
+    if (unit) out[2] = static_cast<double>(gradient.rows * gradient.in);
 }
 
 /// factors (count): what the directions of `count` layers are multiplied by. products (count, 3) as direction_products

@@ -50,11 +50,12 @@ void powered_columns(cpu, index_t n, const T* values, const T* vectors, double p
                 static_cast<T>(static_cast<double>(vectors[r * n + c]) * scales[static_cast<std::size_t>(c)]);
 }
 
-/// g (rows, columns), rows `stride` numbers apart, becomes v (rows, columns) times ‖g‖ / ‖v‖; it stays where v is zero.
+/// g (rows, columns), rows `stride` numbers apart, becomes v (rows, columns) as long as g was, or of root mean
+/// square 1 (`unit`); it stays where v is zero.
 template <class T>
-void graft_matrix(cpu, index_t rows, index_t columns, const T* v, T* g, index_t stride) {
-    double gradient = 0;
-    for (index_t r = 0; r < rows; ++r) gradient += dot(cpu{}, columns, g + r * stride, g + r * stride);
+void graft_matrix(cpu, index_t rows, index_t columns, const T* v, T* g, index_t stride, bool unit = false) {
+    double gradient = unit ? static_cast<double>(rows * columns) : 0;
+    for (index_t r = 0; r < rows && !unit; ++r) gradient += dot(cpu{}, columns, g + r * stride, g + r * stride);
     const double length = dot(cpu{}, rows * columns, v, v);
     if (!(length > 0)) return;
     const T scale = static_cast<T>(std::sqrt(gradient / length));

@@ -178,14 +178,15 @@ struct put_direction_kernel {
     CAIRN_HD void operator()(index_t i) const { element_of(gradient, i) = *factor * v[i]; }
 };
 
-/// ⟨V, ∇W⟩, ‖V‖² and ‖∇W‖².
+/// ⟨V, ∇W⟩, ‖V‖² and ‖∇W‖², or the number of elements.
 template <class T>
 struct direction_terms {
     gradient_layout<T> gradient;
     const T* v;
+    bool unit;
     CAIRN_HD void operator()(index_t i, double (&sums)[3]) const {
         const auto d = static_cast<double>(v[i]), e = static_cast<double>(element_of(gradient, i));
-        sums[0] += d * e, sums[1] += d * d, sums[2] += e * e;
+        sums[0] += d * e, sums[1] += d * d, sums[2] += unit ? 1 : e * e;
     }
 };
 
@@ -308,10 +309,11 @@ void gather_gradient(D d, const gradient_layout<T>& gradient, T* to) {
     grid::for_indices(d, gradient.rows * gradient.in, grid::gather_gradient_kernel<T>{gradient, to});
 }
 
-/// out[0 … 2] = ⟨V, ∇W⟩, ‖V‖², ‖∇W‖², in device memory.
+/// out[0 … 2] = ⟨V, ∇W⟩, ‖V‖² and the square of the length to have: ‖∇W‖², or `unit` the number of elements; in device
+/// memory.
 template <class T, GridDevice D>
-void direction_products(D d, const gradient_layout<T>& gradient, const T* v, double* out) {
-    grid::sum_indices<3>(d, gradient.rows * gradient.in, grid::direction_terms<T>{gradient, v}, out);
+void direction_products(D d, const gradient_layout<T>& gradient, const T* v, double* out, bool unit = false) {
+    grid::sum_indices<3>(d, gradient.rows * gradient.in, grid::direction_terms<T>{gradient, v, unit}, out);
 }
 
 /// factors (count): what the directions of `count` layers are multiplied by. products (count, 3) as direction_products

@@ -54,14 +54,15 @@ template <class T>
 struct length_terms {
     index_t columns, stride;
     const T *v, *g;
+    bool unit;
     CAIRN_HD void operator()(index_t i, double (&squares)[2]) const {
         const index_t r = quotient(i, columns);
         const auto d = static_cast<double>(v[i]), e = static_cast<double>(g[r * stride + i - r * columns]);
-        squares[0] += d * d, squares[1] += e * e;
+        squares[0] += d * d, squares[1] += unit ? 1 : e * e;
     }
 };
 
-/// squares: ‖v‖² and ‖g‖².
+/// squares: ‖v‖² and that of the length to have.
 template <class T>
 struct graft_matrix_kernel {
     index_t columns, stride;
@@ -153,12 +154,13 @@ void powered_columns(D d, index_t n, const T* values, const T* vectors, double p
                                                       static_cast<double>(std::numeric_limits<T>::epsilon()), to});
 }
 
-/// g (rows, columns), rows `stride` numbers apart, becomes v (rows, columns) times ‖g‖ / ‖v‖; it stays where v is zero.
+/// g (rows, columns), rows `stride` numbers apart, becomes v (rows, columns) as long as g was, or of root mean
+/// square 1 (`unit`); it stays where v is zero.
 template <class T, GridDevice D>
-void graft_matrix(D d, index_t rows, index_t columns, const T* v, T* g, index_t stride) {
+void graft_matrix(D d, index_t rows, index_t columns, const T* v, T* g, index_t stride, bool unit = false) {
     if (rows * columns == 0) return;
     tensor<double, D> squares({2}, memory_category::workspace);
-    grid::sum_indices<2>(d, rows * columns, grid::length_terms<T>{columns, stride, v, g}, squares.data());
+    grid::sum_indices<2>(d, rows * columns, grid::length_terms<T>{columns, stride, v, g, unit}, squares.data());
     grid::for_indices(d, rows * columns, grid::graft_matrix_kernel<T>{columns, stride, squares.data(), v, g});
 }
 

@@ -9,7 +9,7 @@
 //   directions      V = F⁻¹ ∇W of each layer: kfac_directions.hpp
 //   their length    KL clip V · min(1, √(κ / Σ lr² ⟨V, ∇W⟩)), one scalar for all layers (Ba, Grosse and Martens 2017),
 //                   summed in the order of the model's parameters; a norm constraint; or grafting: each layer's V as
-//                   long as its gradient
+//                   long as its gradient, or of root mean square 1 for optimizers that divide by the gradient's size
 //
 // A layer of one weight (and bias) is one block for each group. Lookups have a diagonal A. Scale and shift of
 // normalisation, and factors beyond `max_size`, are diagonal. Parameters that no layer announces, or that `skip` names,
@@ -149,6 +149,9 @@ private:
 
     void start() {
         s_.started = true;
+        for (block& b : s_.blocks)
+            for (parameter<T, D>* const p : {b.weight, b.bias})
+                if (p && s_.config.length == direction_length::unit) p->unit_gradient = true;
         s_.roles->start(s_.blocks);
         directions_.start();
     }

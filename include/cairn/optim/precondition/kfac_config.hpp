@@ -2,6 +2,7 @@
 // Settings of K-FAC (kfac.hpp) and their ranges.
 
 #include <cairn/core/error.hpp>
+#include <cairn/device/gradient_layout.hpp>
 #include <cairn/optim/precondition/factor.hpp>
 #include <cairn/optim/precondition/kronecker.hpp>
 
@@ -26,10 +27,10 @@ struct kfac_config {
     std::int64_t inverse_update_interval = 100;
     // steps between the start of decompositions and their use; 0: they are waited for
     std::int64_t inverse_staleness = 0;
-    double kl_clip = 1e-3;     // κ; 0: none
-    double norm_limit = 0;     // of lr · V over all layers; 0: none
-    bool graft = false;        // each layer's V gets the length of its gradient; then nothing is clipped
-    bool norm_layers = false;  // normalisation layers too
+    double kl_clip = 1e-3;                            // κ; 0: none
+    double norm_limit = 0;                            // of lr · V over all layers; 0: none
+    direction_length length = direction_length::own;  // of V; only an own one is clipped
+    bool norm_layers = false;                         // normalisation layers too
     kfac_form form = kfac_form::eigen;
     weight_sharing sharing = weight_sharing::expand;
     kfac_scaling scaling = kfac_scaling::kfc;

@@ -48,11 +48,12 @@ public:
             if (b.ready) ready.push_back(&b);
         std::ranges::sort(ready, {}, [](const block* b) { return b->weight->id; });
         const auto count = static_cast<index_t>(ready.size());
-        const direction_limits to{s_.config.kl_clip, s_.config.norm_limit, lr, s_.config.graft};
+        const direction_limits to{s_.config.kl_clip, s_.config.norm_limit, lr, s_.config.length};
         tensor<double, D> products = tensor<double, D>::zeros({count, 3}, memory_category::workspace);
         for (index_t i = 0; to.measures() && i < count; ++i) {
             const block& b = *ready[static_cast<std::size_t>(i)];
-            direction_products(D{}, layout_of(b), b.direction.data(), products.data() + 3 * i);
+            direction_products(D{}, layout_of(b), b.direction.data(), products.data() + 3 * i,
+                               to.length == direction_length::unit);
         }
         const tensor<double, D> of_model = s_.over_model ? products_of_model(ready, products, to) : tensor<double, D>{};
         tensor<T, D> factors({count}, memory_category::workspace);

@@ -2,7 +2,8 @@
 // Shampoo (Gupta, Koren and Singer 2018; blocks and grafting: Anil et al. 2020), of each gradient G as a matrix (first
 // extent, all others):
 //   L ← ρ L + G Gᵀ        R ← ρ R + Gᵀ G
-//   direction = L^(−1/4) G R^(−1/4),  made as long as G (grafting): the step size is that of the optimizer behind it
+//   direction = L^(−1/4) G R^(−1/4),  made as long as G (grafting): the step size is that of the optimizer behind it;
+//               or of root mean square 1 (unit) for one that divides by the gradient's size, such as Adam
 // Matrices larger than `block` are cut into blocks with an L and an R each. Roots are taken of L + ε·max(eigenvalue) I,
 // every `refresh_every` steps and while the number of steps is a power of two. Vectors keep their gradients.
 // State of a block (m, n): L, R and their roots, 2 (m² + n²) numbers. Products: 2mn(m + n) flops for the direction, as
@@ -29,6 +30,7 @@ struct shampoo_config {
     double epsilon = 1e-12;
     index_t block = 1024;
     std::int64_t refresh_every = 20;
+    bool unit = false;
 };
 
 /// A^(power) of a symmetric matrix (n, n) into `to`, eigenvalues raised by epsilon times the largest first. Zero where
@@ -55,6 +57,7 @@ public:
             const std::string& name = named.name;
             parameter<T, D>* const p = named.p;
             if (p->shape.rank() < 2 || p->shape.size() == 0) continue;
+            p->unit_gradient = c.unit;
             const index_t rows = p->shape[0], columns = p->shape.size() / rows;
             for (index_t r = 0; r < rows; r += c.block)
                 for (index_t k = 0; k < columns; k += c.block) {
@@ -111,7 +114,7 @@ private:
         tensor<T, D> half({m, n}, memory_category::workspace), v({m, n}, memory_category::workspace);
         gemm(D{}, false, false, m, n, m, T{1}, b.l_root.data(), m, g, b.stride, T{0}, half.data(), n);
         gemm(D{}, false, false, m, n, n, T{1}, half.data(), n, b.r_root.data(), n, T{0}, v.data(), n);
-        graft_matrix(D{}, m, n, v.data(), g, b.stride);  // without a gradient yet, v is zero
+        graft_matrix(D{}, m, n, v.data(), g, b.stride, config_.unit);  // without a gradient yet, v is zero
     }
 
     const arena<T, D>* weights_;
