@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Compiles each header of include/ as a translation unit of its own, warnings being errors.
 
-    tests/checks/headers_alone.py build/dev [--jobs N] [--compiler CXX] [--together [--with SOURCE]] [HEADER...]
+    tests/checks/headers_alone.py build/dev [--jobs N] [HEADER...]
 
-Headers that need CUDA are left out: tests/run's step cuda compiles them. Flags are those that the build folder's compile_commands.json gives tests/main.cpp. Syntax only, no code is made.
+Headers that need CUDA are left out: tests/run's step cuda compiles them. Compiler and flags are those that the build folder's compile_commands.json gives tests/main.cpp. Syntax only, no code is
+made; all headers together are compiled by tests/package/two_units.
 With clang, what many headers include is precompiled (precompiled_includes.py says why that hides no missing include); what fails
 with it is compiled once more without, and that decides.
---together includes all headers in one translation unit instead, --with a program that instantiates most of them: a quick
-look by a second compiler.
 """
 
 import argparse
@@ -55,51 +54,41 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("headers", nargs="*")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--compiler", help="default: the build folder's")
-    parser.add_argument("--together", action="store_true")
-    parser.add_argument("--with", dest="program", type=pathlib.Path)
     options = parser.parse_args()
 
     root = pathlib.Path(__file__).resolve().parents[2]
     compiler, flags = flags_of(options.build, root)
-    if options.compiler:
-        compiler = options.compiler
-        flags.append("-Wno-unknown-warning-option")  # the flags are those of the build folder's compiler
     headers = options.headers or sorted(p.relative_to(root / "include").as_posix() for p in (root / "include").rglob("*.hpp"))
     headers = [name for name in headers if not needs_cuda(name, root / "include")]
     if not headers:
         sys.exit("no headers")
 
-    def compile_unit(names, *precompiled):
-        source = "".join(f"#include <{name}>\n" for name in names)
-        if options.program:
-            source += f'#include "{options.program.resolve()}"\n'
+    def compile_unit(name, *precompiled):
         command = [compiler, *flags, "-Werror", *precompiled, "-fsyntax-only", "-x", "c++", "-"]
-        return names, subprocess.run(command, input=source, capture_output=True, text=True)
+        return name, subprocess.run(command, input=f"#include <{name}>\n", capture_output=True, text=True)
 
     def compile_header(name):
         if base := bases.get(name):
-            names, result = compile_unit([name], "-include-pch", base)
+            name, result = compile_unit(name, "-include-pch", base)
             if result.returncode == 0:
-                return names, result
-        return compile_unit([name])
+                return name, result
+        return compile_unit(name)
 
     failures, seen, bases = 0, set(), {}
     with tempfile.TemporaryDirectory(prefix="cairn-headers-") as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        if "clang" in os.path.basename(compiler) and not options.together:
+        if "clang" in os.path.basename(compiler):
             precompile = [compiler, *flags, "-Werror", "-fpch-instantiate-templates", "-x", "c++-header", "-"]
             bases = precompiled_includes.make(root / "include", headers, precompile, pathlib.Path(folder), pool)
             print(f"{len(bases)} headers begin with one of {len(set(bases.values()))} precompiled sets of what they include")
-        for names, result in [compile_unit(headers)] if options.together else pool.map(compile_header, headers):
+        for name, result in pool.map(compile_header, headers):
             if result.returncode:
                 failures += 1
                 # The same fault of a shared header is shown once.
                 errors = "\n".join(line for line in result.stderr.splitlines() if ": error:" in line or ": fatal" in line)
                 known = errors in seen
                 seen.add(errors)
-                print(f"{names[0] if len(names) == 1 else 'all headers'} does not compile"
-                      + (", as above" if known else f":\n{result.stderr[-4000:]}"))
-    print(f"{len(headers)} headers {'together' if options.together else 'alone'} with {compiler}, {failures} failures")
+                print(f"{name} does not compile" + (", as above" if known else f":\n{result.stderr[-4000:]}"))
+    print(f"{len(headers)} headers alone with {compiler}, {failures} failures")
     return 1 if failures else 0
 
 
