@@ -64,7 +64,7 @@ TEST_CASE("optimizer settings: another kind has its table, or its defaults, and 
     CHECK_FALSE(adam.settings.has("optimizer.momentum"));
 
     chosen muon = choose({"optimizer.kind=muon"});
-    CHECK(muon.left_out == paths{"optimizer.lr", "optimizer.momentum"});
+    CHECK(muon.left_out == paths{"optimizer.clip_norm", "optimizer.lr", "optimizer.momentum"});  // for gradients
     CHECK(muon.number("optimizer.lr") == 0.02);
     CHECK(choose({"optimizer.kind=adamw"}).number("optimizer.lr") == 1e-3);
     CHECK(choose({"optimizer.kind=soap"}).number("optimizer.lr") == 3e-3);

@@ -134,8 +134,10 @@ struct register_preconditioner {
     register_preconditioner() { preconditioners::global().add(Entry::name, typeid(Entry), &Entry::make); }
 };
 
-/// The kinds of preconditioners on D. SOAP and Muon take a plain step along a direction that has momentum already, all
-/// others leave it to optimizer.base.
+/// Whether directions of this kind have momentum and lengths of their own: a plain step is taken along them.
+inline bool takes_plain_step(const std::string& kind) { return kind == "soap" || kind == "muon"; }
+
+/// The kinds of preconditioners on D. Those that do not take a plain step leave it to optimizer.base.
 template <Device D>
 std::vector<std::string> preconditioner_names() {
     std::vector<std::string> all{"kfac", "shampoo", "soap", "muon"};
@@ -177,7 +179,7 @@ inline std::optional<double> usual_rate(const std::string& kind) {
 template <Device D>
 bool has_base(const std::string& kind) {
     const std::vector<std::string> before = preconditioner_names<D>();
-    return kind != "soap" && kind != "muon" && std::ranges::find(before, kind) != before.end();
+    return !takes_plain_step(kind) && std::ranges::find(before, kind) != before.end();
 }
 
 }  // namespace detail
@@ -204,7 +206,8 @@ std::vector<std::string> choose_optimizer(configuration& settings) {
     if (own != kind && detail::has_base<D>(kind) && optimizers<D>::global().contains(own)) {
         settings.set_default("optimizer.base", own);
     } else if (own != kind && !is_users) {
-        std::vector<std::string> stays{"kind", "clip_norm", "decay_all"};
+        std::vector<std::string> stays{"kind", "decay_all"};
+        if (!takes_plain_step(kind)) stays.push_back("clip_norm");  // which is for gradients
         stays.insert(stays.end(), kinds.begin(), kinds.end());
         left_out = settings.leave_out("optimizer", stays);
     }
@@ -224,7 +227,7 @@ any_optimizer<float, D> make_optimizer(configuration& settings, arena<float, D>&
             "; take sgd, or another compressor");
     if (settings.get("optimizer.decay_all", false))  // biases and scale-and-shift too
         for (const auto& [name, p] : weights.parameters()) p->decay = true;
-    if (!without_momentum && kind != "soap" && kind != "muon")
+    if (!without_momentum && !takes_plain_step(kind))
         return optimizers<D>::global().at("optimizer.kind", kind).make(settings, weights, part);
     sgd step = detail::sgd_entry::make(settings);  // asks for all of its settings
     step.c.momentum = 0;
