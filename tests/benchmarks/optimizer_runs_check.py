@@ -24,7 +24,9 @@ import training_runs  # noqa: E402
 # optimizer.lr times a gain; the test accuracy after each epoch 1 - exp(-r step / 100). r 0 diverges after five steps,
 # a negative one fails.
 TRAIN = """#!/usr/bin/env python3
-import json, math, pathlib, sys, time
+import json, math, os, pathlib, sys, time
+if os.environ.get("OMPI_COMM_WORLD_RANK", "0") != "0":
+    sys.exit()  # rank 0 alone writes
 words = sys.argv[1:]
 setting = dict(word.split("=", 1) for name, word in zip(words, words[1:]) if name == "--set")
 out = pathlib.Path(words[words.index("--out") + 1])
@@ -32,7 +34,7 @@ steps = int(words[words.index("--steps") + 1]) if "--steps" in words else 100 * 
 kind = setting.get("optimizer.kind")
 rate = {"adamw": 100.0, "kfac": 2.0}.get(kind, 1.0) * float(setting["optimizer.lr"]) if "optimizer.lr" in setting else {"kfac": 4.0, "soap": 0.0, "muon": -1.0}.get(kind, 1.0)
 rate /= 1 + 256 / float(setting["train.batch"]) if "train.micro_batches" in setting else 1
-out.mkdir(exist_ok=True)
+out.mkdir()
 with (out / "metrics.jsonl").open("w") as file:
     for step in range(1, steps + 1):
         if rate < 0 or rate == 0 and step > 5:
