@@ -149,9 +149,11 @@ private:
 
     void start() {
         s_.started = true;
-        for (block& b : s_.blocks)
-            for (parameter<T, D>* const p : {b.weight, b.bias})
-                if (p && s_.config.length == direction_length::unit) p->unit_gradient = true;
+        if (s_.config.length == direction_length::unit)
+            for (block& b : s_.blocks) {
+                b.weight->unit_gradient = true;
+                if (b.bias) b.bias->unit_gradient = true;
+            }
         s_.roles->start(s_.blocks);
         directions_.start();
     }
