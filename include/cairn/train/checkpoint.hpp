@@ -150,10 +150,11 @@ private:
         }
         if (residuals_) s.add("compression", residuals_->tensors());
         divergence_watch& watch = run_.update.divergence;
-        s.add("divergence/samples", watch.samples);
+        s.add("divergence/labels", watch.labels);
         s.add("divergence/start", watch.start);
         s.add("divergence/recent", watch.recent);
         s.add("divergence/weight", watch.weight);
+        s.add("divergence/most", watch.most);
         s.add("loader_epoch", loader_epoch_);
         s.add("loader_batch", loader_batch_);
         if (with_epochs) {

@@ -8,8 +8,11 @@
 #include <cairn/nn/cast.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/optim/norm.hpp>
+#include <cairn/train/configuration.hpp>
 #include <cairn/train/step_hook.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -59,26 +62,30 @@ std::string why_not_finite(const training_step<D, T>& now, int m, double loss, b
                   " at the end of the model; lower the learning rate, warm up, or clip gradients");
 }
 
-/// The loss at the start, a mean over the first steps until they have 32 samples, and the mean loss of late, in which a
-/// step counts 0.9 of the next one.
+/// The loss at the start, a mean over the first steps until they have 32 labels, and the mean loss of late: every 32
+/// labels, or every step of more, weigh 0.9 of the next ones.
 struct divergence_watch {
-    static constexpr double multiple = 5, least_samples = 32, decay = 0.9;
+    static constexpr double multiple = 5, least_labels = 32, decay = 0.9;
 
-    double samples = 0;             // of the start
-    double start = 0;               // loss, summed over these samples, then its mean
+    double labels = 0;              // of the start
+    double start = 0;               // mean loss over them
     double recent = 0, weight = 0;  // sum of losses and of their weights
+    double most = 0;                // the mean of late was this multiple of the start
 
-    /// Takes the loss of a step, equal on all ranks. Returns whether the mean of late is above `multiple` times the
-    /// start. A loss that starts at 0 or below has no multiples.
-    bool take(double loss, index_t count) {
-        recent = decay * recent + loss;
-        weight = decay * weight + 1;
-        if (samples < least_samples) {
-            start += loss * static_cast<double>(count);
-            samples += static_cast<double>(count);
-            if (samples < least_samples) return false;
-            start /= samples;
+    /// Takes the loss of a step, equal on all ranks, a mean over so many labels. Returns whether the mean of late is
+    /// above `multiple` times the start. A loss that starts at 0 or below has no multiples.
+    bool take(double loss, double of_labels) {
+        const double share = std::min(1.0, of_labels / least_labels), keep = std::pow(decay, share);
+        recent = keep * recent + share * loss;
+        weight = keep * weight + share;
+        if (labels < least_labels) {
+            // A run may diverge in its second step: a multiple is not part of the start.
+            const double bounded = start > 0 ? std::min(loss, multiple * start) : loss;
+            labels += of_labels;
+            start += (bounded - start) * of_labels / labels;
+            if (labels < least_labels) return false;
         }
+        if (start > 0) most = std::max(most, of_late() / start);
         return start > 0 && of_late() > multiple * start;
     }
     double of_late() const { return recent / weight; }
@@ -112,5 +119,21 @@ private:
     const arena<float, D>& weights_;
     std::vector<double> start_;
 };
+
+/// The two settings that help most often where a run diverges, as --set takes them: first what makes steps too long
+/// whatever the rate is. `steps`: of the run until then. What diverges in its first ones has a rate that is too high by
+/// more than a power of ten.
+inline std::pair<std::string, std::string> remedies_of_divergence(configuration& s, std::int64_t steps) {
+    std::vector<std::string> all;
+    if (s.get("optimizer.kind", "sgd") == "kfac" && s.has("kfac.step_size") && s.get("kfac.step_size", "") != "graft")
+        all.push_back("kfac.step_size=graft");
+    if (s.has("optimizer.momentum") && s.get("optimizer.momentum", 0.9, from_below(0, 1)) > 0.95)
+        all.push_back("optimizer.momentum=0.9");
+    all.push_back(concat("optimizer.lr=", s.get("optimizer.lr", 0.1, at_least(0)) / (steps < 8 ? 100 : 10)));
+    if (!s.has("optimizer.clip_norm") || s.get("optimizer.clip_norm", 0.0, at_least(0)) == 0)
+        all.push_back("optimizer.clip_norm=1");
+    all.push_back("lr_schedule.kind=one_cycle");
+    return {all[0], all[1]};
+}
 
 }  // namespace cairn

@@ -19,11 +19,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -48,10 +50,17 @@ public:
             const std::int64_t since_start = algorithm_.steps() - first_step_;
             trace::global().enable(since_start >= trace_begin && since_start < trace_end);
             step_watch_.restart();  // to wait for data is part of a step
-            if (auto b = next_batch())
-                step(*b);
-            else
-                end_of_epoch();
+            try {
+                if (auto b = next_batch())
+                    step(*b);
+                else
+                    end_of_epoch();
+            } catch (const error& e) {
+                // Numbers that are not finite. The ranks may be apart: each tells what it knows by itself.
+                const std::string why = e.what();
+                if (!growth_ || why.find("ower the learning rate") == std::string::npos) throw;
+                fail(why, what_grew(growth_->largest()));
+            }
         }
         trace::global().enable(false);
         if (log_.steps_since_line() > 0) log_training();  // interrupted
@@ -77,10 +86,11 @@ private:
     void open() {
         const bool resuming = !run_.task.options.resume.empty();
         if (run_.is_root()) open_directory(resuming);
-        if (resuming) load_checkpoint(run_, run_.task.options.resume / "state.cairn");
+        // A run that ended before its first state was saved starts again.
+        saved_ = resuming && broadcast_from_root(run_.world, directory_ && has_state(*directory_)) != 0;
+        if (saved_) load_checkpoint(run_, run_.task.options.resume / "state.cairn");
         if (run_.update.trainer && run_.task.stops_divergence) growth_.emplace(*run_.model.weights);
-        saved_ = resuming;
-        const std::int64_t steps = algorithm_.steps();
+        const std::int64_t steps = saved_step_ = algorithm_.steps();
         const bool complete =
             resuming && broadcast_from_root(run_.world, directory_ && is_complete(*directory_, steps)) != 0;
         require(!resuming || steps < run_.batches.last_step || (steps == run_.batches.last_step && !complete),
@@ -91,19 +101,17 @@ private:
         directory_->write("config.toml", run_.task.settings.resolved());
     }
 
+    static bool has_state(const run_directory& d) { return std::filesystem::exists(d.file("state.cairn")); }
+
     void open_directory(bool resuming) {
         directory_.emplace(resuming                        ? run_.task.options.resume
                            : run_.task.options.out.empty() ? run_directory::fresh(run_.task.name)
                                                            : run_.task.options.out);
         const auto has = [&](const char* name) { return std::filesystem::exists(directory_->file(name)); };
-        require(!resuming || has("state.cairn"), "run directory ", directory_->path().string(),
-                " has no state.cairn: the run ended before its first state was saved; start it again with another "
-                "--out, or remove this folder");
-        if (!resuming && (has("state.cairn") || has("record.json") || has(metrics_log::name)))
-            fail("run directory ", directory_->path().string(), " holds a run already; ",
-                 has("state.cairn")
-                     ? "continue it with --resume, or choose another with --out"
-                     : "choose another with --out, or remove it: it ended before its first state was saved");
+        if (resuming && !has_state(*directory_)) line_.print("no state of this run was saved: it starts again");
+        require(resuming || !(has_state(*directory_) || has("record.json") || has(metrics_log::name)), "run directory ",
+                directory_->path().string(),
+                " holds a run already; continue it with --resume, or choose another with --out");
     }
 
     // An unreadable sample loses no earlier step. On several ranks the others are in the next step already.
@@ -133,7 +141,9 @@ private:
             plan != plan_)
             line_.print("activations: " + (plan_ = plan));
         log_.count_step(done.loss, static_cast<double>(done.samples) / step_watch_.seconds());
-        const bool grows = run_.update.trainer && run_.update.divergence.take(done.loss, done.samples);
+        const target_info& info = run_.task.data.info;
+        const index_t labels = done.samples * (info.labelled ? info.labelled : info.labels_each);
+        const bool grows = run_.update.trainer && run_.update.divergence.take(done.loss, static_cast<double>(labels));
         if (grows && run_.task.stops_divergence) stop_diverging();
         const std::int64_t step = algorithm_.steps();
         if (log_.steps_since_line() == run_.batches.log_every || step == run_.batches.last_step) log_training();
@@ -147,25 +157,26 @@ private:
                 " batches in a row are corrupt");
     }
 
-    // All ranks have the same loss. The state is saved as it is: nothing that was trained is lost.
+    // All ranks have the same loss. Nothing is saved: weights that are spoilt do not replace good ones.
     void stop_diverging() {
         const divergence_watch& watch = run_.update.divergence;
-        std::string grown;
-        double most = 0;
         const auto [name, times] = growth_->largest();
         const std::vector<double> all = detail::joined(run_.world, {times});
         const std::vector<std::string> names = all_gather_text(run_.world, name);
-        for (std::size_t r = 0; r < all.size(); ++r)
-            if (all[r] > most) {
-                most = all[r];
-                grown = concat("; of the weights ", names[r], " grew most, to ", most, " times its length");
-            }
-        save();
-        const double lr = run_.task.settings.get("optimizer.lr", 0.1, at_least(0));
+        const auto r = static_cast<std::size_t>(std::ranges::max_element(all) - all.begin());
         fail("step ", algorithm_.steps(), ": training diverges: the loss was ", watch.start, " at the start and is ",
-             watch.of_late(), " of late, more than ", divergence_watch::multiple, " times as much", grown,
-             ". The state is saved. Start again with a lower rate (--set optimizer.lr=", lr / 10,
-             ") or clip gradients (--set optimizer.clip_norm=1); train.divergence = ignore goes on");
+             watch.of_late(), " of late, more than ", divergence_watch::multiple, " times as much",
+             what_grew({names[r], all[r]}), "; --set train.divergence=ignore goes on whatever the loss is");
+    }
+
+    // The largest update, and the way out.
+    std::string what_grew(const std::pair<std::string, double>& most) const {
+        const auto [first, second] = remedies_of_divergence(run_.task.settings, algorithm_.steps());
+        return concat(most.first.empty() ? ""
+                                         : concat("; of the weights ", most.first, " changed most, to ", most.second,
+                                                  " times its length"),
+                      ". What helps most often: --set ", first, ", then --set ", second,
+                      " too. With --resume the run goes on from step ", saved_step_, ", the last one saved");
     }
 
     void count_skipped_step() {
@@ -260,6 +271,7 @@ private:
         if (run_.is_root())
             autotune_cache::global().save(directory_->file("autotune.tsv").string(), perf::fingerprint());
         saved_ = true;
+        saved_step_ = algorithm_.steps();
     }
 
     void print_head() const {
@@ -321,7 +333,7 @@ private:
     bool stopped_ = false;
     bool saved_ = false;         // as the run is now
     index_t empty_batches_ = 0;  // in a row
-    std::int64_t first_step_ = 0, last_tested_ = -1;
+    std::int64_t first_step_ = 0, last_tested_ = -1, saved_step_ = 0;
 };
 
 }  // namespace cairn

@@ -85,6 +85,7 @@ nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metri
     if (const auto loss = log.recent_loss()) result["train_loss"] = *loss;
     if (o.test.count) result["test_loss"] = o.test.loss();
     if (run.update.trainer) result["flops_per_sample"] = run.model.training_flops;
+    if (run.update.trainer) result["most_loss_over_start"] = run.update.divergence.most;
     if (run.model.scaler) result["loss_scale"] = run.model.scaler->scale();
     if (run.update.trainer) result["recorded_steps"] = run.update.trainer->recorder().launched();
     for (const auto& [figure, value] : o.metrics) result["test_" + figure] = value;
