@@ -1,10 +1,15 @@
 #include "catch.hpp"
 
 #include <cairn/models/resnet.hpp>
+#include <cairn/models/transformer.hpp>
 #include <cairn/nn/branches.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
 #include <cairn/stash/activation_memory.hpp>
 #include <cairn/stash/simple_codecs.hpp>
+#include <cairn/train/pipeline_plan.hpp>
+
+#include <deque>
+#include <map>
 
 using namespace cairn;
 
@@ -64,6 +69,47 @@ struct all_by {
     activation_packer<> packer;
 };
 
+/// Gradients by path, after one pass of a model in these stages, each with a packer of its own, as ranks have; and what
+/// waited in between. `ended`: whether packers hear of the end of forward.
+struct staged_result {
+    std::map<std::string, std::vector<float>> gradients;
+    index_t saved = 0;
+};
+
+staged_result staged_pass(std::vector<sequential<float>> stages, const tensor<float>& x,
+                          std::shared_ptr<const activation_codec<>> codec, bool ended) {
+    parameter_list<float> parameters;
+    for (auto& s : stages)
+        for (auto& p : s.parameters()) parameters.push_back(p);
+    arena<float> a(std::move(parameters), 1, arena_scope::stage);
+    std::deque<activation_packer<>> packers(stages.size());
+    staged_result result;
+    for (const bool observes : {true, false}) {
+        a.zero_grad();
+        std::vector<saved_tensors<float>> saved(stages.size());
+        const auto pass = [](std::size_t i) { return pass_context{.repeated = true, .input_gradient = i > 0}; };
+        const index_t before = memory_pool::host().use_of(memory_category::saved).live;
+        tensor<float> y = x.share();
+        for (std::size_t i = 0; i < stages.size(); ++i) {
+            activation_packer<>& packer = packers[i];
+            packer.observe(observes);
+            for (const saved_place& at : packer.places()) packer.set(at, codec, packer.record(at).masked);
+            packer.begin_step(1, 1);
+            saved[i].follow(&packer, {.samples = {2, x.extent(0)}});
+            y = stages[i].forward(std::move(y), saved[i], pass(i));
+            if (ended) packer.forward_ended();
+        }
+        result.saved = memory_pool::host().use_of(memory_category::saved).live - before;
+        for (index_t i = 0; i < y.size(); ++i) y[i] = static_cast<float>(i % 7) - 3;  // the gradient
+        for (std::size_t i = stages.size(); i-- > 0;) y = stages[i].backward(std::move(y), saved[i], pass(i));
+    }
+    for (const auto& [name, p] : a.parameters()) {
+        const auto g = p->grad.span();
+        result.gradients[name] = {g.begin(), g.end()};
+    }
+    return result;
+}
+
 }  // namespace packed_training_tests
 
 using namespace packed_training_tests;
@@ -122,6 +168,50 @@ TEST_CASE("packed activations: a block of two slots is packed once, blocks that 
     CHECK(got.saved < keep.saved);
     CHECK(distance(keep.gradients, got.gradients) <
           1e-4 * distance(keep.gradients, std::vector<float>(keep.gradients.size())));
+}
+
+TEST_CASE("packed activations: stages have the bits of the whole model, wherever a plan may cut it", "[stash]") {
+    tensor<float> tokens({3, 6}, memory_category::data);
+    for (index_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<float>(i * 5 % 11);
+    const auto network = [] { return resnet_cifar<float>(8); };
+    const auto language = [] {
+        return transformer<float>(
+            {.vocab_size = 11, .max_length = 6, .embedding_dim = 8, .heads = 2, .blocks = 2, .ffn_dim = 12});
+    };
+    const std::vector<std::shared_ptr<const activation_codec<>>> codecs{
+        std::make_shared<bounded_codec<>>(bounded_codec_config{.bound = 0.05f, .masked_bound = 0.2f}),
+        std::make_shared<bounded_codec<>>(
+            bounded_codec_config{.bound = 0.1f, .masked_bound = 0.5f, .normalise = true, .huffman = false}),
+        std::make_shared<group_codec<>>(3), std::make_shared<bf16_codec<>>()};
+    const auto check = [&](const auto& make, const tensor<float>& x, std::size_t apart) {
+        sequential<float> probe = make();
+        const shape one = x.shape().with(0, 1);
+        std::vector<planned_unit> units = planned_units(probe, one);
+        CHECK(units.size() == apart);
+        join_packed(units);
+        for (const auto& codec : codecs) {
+            std::vector<sequential<float>> whole;
+            whole.push_back(make());
+            const staged_result expected = staged_pass(std::move(whole), x, codec, true);
+            index_t less = 0;
+            for (std::size_t u = 1; u < units.size(); ++u) {
+                CAPTURE(codec->describe(), units[u].first);
+                const auto of_stages = [&](bool ended) {
+                    sequential<float> model = make();
+                    return staged_pass(cut(model, one, {units[u].number}), x, codec, ended);
+                };
+                const staged_result at_once = of_stages(true), late = of_stages(false);
+                CHECK(at_once.gradients == expected.gradients);
+                CHECK(late.gradients == expected.gradients);
+                CHECK(at_once.saved <= late.saved);
+                less += at_once.saved < late.saved;
+            }
+            CHECK(less > 0);
+        }
+        return units.size();
+    };
+    CHECK(check(network, images(3, 8, 3), 16) == 16);
+    CHECK(check(language, tokens, 2 + 2 * 8 + 2) == 2 + 2 * (8 - 3) + 2);  // attention, what follows it, gelu
 }
 
 TEST_CASE("packed activations: variance of a weight's gradient is that of the formula", "[stash]") {
@@ -187,6 +277,22 @@ TEST_CASE("audit: added variance comes to the share asked for; a bound made loos
     CHECK(found.added_share > 10 * 0.018);
     c.packer().begin_step(5, 78);
     CHECK(c.audit(part).added_share < 2 * 0.018);
+}
+
+TEST_CASE("audit: the next one follows from the state, which all ranks share, not from what one of them found",
+          "[stash]") {
+    sequential<float> net = resnet_cifar<float>(8);
+    arena<float> a(net.parameters(), 1);
+    compressed_activations c({.bounds = {.share = 0.018}, .first_interval = 20, .interval = 200}, a);
+    const auto next_with = [&](double added) {
+        activation_state state{.next = 40, .wait = 40};
+        state.noise[path_hash("fc")] = {.own = 1, .added = added};
+        c.restore(std::move(state));
+        c.schedule_after(40);
+        return c.state().next;
+    };
+    CHECK(next_with(0.018) == 40 + 80);
+    CHECK(next_with(0.18) == 40 + 20);
 }
 
 TEST_CASE("packed activations: a NaN names its layer", "[stash]") {

@@ -51,16 +51,33 @@ TEST_CASE("packed activations: a resumed run has the numbers of one that was not
 }
 
 TEST_CASE("packed activations: a pipeline has the bits of one rank with its micro-batches", "[session]") {
-    const temporary_folder folder;
-    const auto run = [&](const char* name, int ranks, settings_list set) {
-        set.insert(set.end(), {"train.micro_batches=2", "activations.audit_interval=3"});
-        train(ranks, {.out = folder / name, .resume = {}, .max_steps = -1}, set);
-        return losses(folder / name);
-    };
-    const std::vector<double> one = run("one", 1, {});
-    CHECK(one.size() == 8);
-    CHECK(run("two", 2, {"parallel.pipeline=2"}) == one);
-    CHECK(run("three", 3, {"parallel.pipeline=3"}) == one);
+    const std::string residual_network =
+                          "[data]\nformat = 'cifar10'\n[model]\nkind = 'resnet-cifar'\ndepth = 8\n[optimizer]\n"
+                          "lr = 0.05\n",
+                      sentences =
+                          "[data]\nformat = 'text'\ntext.length = 8\n[model]\nkind = 'transformer'\n"
+                          "embedding_dim = 16\nheads = 2\nblocks = 2\nffn_dim = 32\n[optimizer]\nlr = 1e-2\n";
+    for (const std::string& text : {workload, residual_network, sentences})
+        for (const char* codec : {"activations.codec=bounded", "activations.codec=group"}) {
+            const temporary_folder folder;
+            const auto run = [&](int ranks, settings_list set) {
+                set.insert(set.end(),
+                           {codec, "train.batch=16", "train.micro_batches=4", "train.epochs=1", "train.log_every=1",
+                            "train.activation_memory=compress", "activations.audit_interval=2", "train.test_every=0"});
+                const auto out = folder / concat("run", ranks, set.front().size(), set.size());
+                test::train(ranks, {.out = out, .resume = {}, .max_steps = 4, .generated = true}, set, text);
+                return losses(out);
+            };
+            const std::vector<double> one = run(1, {"parallel.pipeline=1"});
+            CHECK(one.size() == 4);
+            for (const settings_list& stages : {settings_list{"parallel.pipeline=2"},
+                                                {"parallel.schedule=gpipe", "parallel.pipeline=3"},
+                                                {"parallel.schedule=zb_v", "parallel.pipeline=2"},
+                                                {"parallel.pipeline=6"}}) {
+                CAPTURE(text, codec, stages);
+                CHECK(run(stages.back().back() - '0', stages) == one);
+            }
+        }
 }
 
 TEST_CASE("packed activations: layers that are cut over ranks are heard by the audit", "[session]") {

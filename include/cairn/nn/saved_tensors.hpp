@@ -71,6 +71,8 @@ struct stash_policy {
     virtual std::shared_ptr<stashed_activation<T, D>> stash(const saved_place& at, tensor<T, D>& t) = 0;
     /// Notifies of saved sign bits of an activation function, which stay as they are.
     virtual void saw_mask(const saved_place& at, const tensor<std::uint8_t, D>& bits) = 0;
+    /// Notifies that a forward pass has ended: its layers hold no activation any more.
+    virtual void forward_ended() {}
 };
 
 /// Saved tensors of one layer and one micro-batch, in numbered slots, and those of its children.

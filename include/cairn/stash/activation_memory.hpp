@@ -101,11 +101,11 @@ public:
         return report_;
     }
 
-    /// The next audit: sooner where the last one found bounds too loose.
+    /// The next audit: sooner where the last one found bounds too loose, on whichever rank.
     void schedule_after(std::int64_t step) {
-        wait_ = wait_ == 0          ? config_.first_interval
-                : report_.loose > 0 ? std::max(config_.first_interval, wait_ / 2)
-                                    : std::min(2 * wait_, config_.interval);
+        wait_ = wait_ == 0            ? config_.first_interval
+                : bounds_.loose() > 0 ? std::max(config_.first_interval, wait_ / 2)
+                                      : std::min(2 * wait_, config_.interval);
         next_ = step + wait_;
     }
 

@@ -3,7 +3,8 @@
 // layer, by a codec of its own (codec.hpp).
 //   put      the activation waits until no layer holds its block any more, as the skip of a residual block does, and
 //            until its layer has left the bits of its activation function, where it has some
-//   packed   once, whatever number of slots was given the block
+//   packed   once, whatever number of slots was given the block: when a later layer puts another, at the end of
+//            forward, or when it is taken. So its values do not follow from when, and from what else is put
 //   take     unpacked; by each slot's turn, once
 // A block with another owner costs no memory while it waits; a block without one cannot be overwritten.
 
@@ -83,8 +84,7 @@ public:
             if (auto other = weak.lock(); other && other->holds(t)) return other;
         const auto rule = rules_.find(at);
         if (rule == rules_.end() || !rule->second.codec) return nullptr;
-        auto entry =
-            std::make_shared<waiting>(at, std::move(t), rule->second.codec, rule->second.masked, records_[at], timing_);
+        auto entry = std::make_shared<waiting>(at, std::move(t), rule->second, *this);
         waiting_.push_back(entry);
         if (!rule->second.masked) pack_ready();
         return entry;
@@ -98,47 +98,51 @@ public:
             return;
         }
         if (keep_all_) return;
-        masks_.push_back({at.path, bits.share()});
+        masks_.push_back(bits.share());
         if (masks_.size() > recent_masks) masks_.pop_front();
+        for (const auto& weak : waiting_)
+            if (const auto entry = weak.lock()) entry->saw_mask(at, bits);
         pack_ready();
     }
+
+    void forward_ended() override { pack_ready(); }
 
 private:
     static constexpr std::size_t recent_masks = 4;
 
-    struct mask {
-        std::uint64_t path;
-        tensor<std::uint8_t, D> bits;
+    struct place_rule {
+        codec_pointer codec;
+        bool masked = false;
     };
 
     /// An activation on its way: as it was left, packed, or unpacked for several slots.
     class waiting final : public stashed_activation<float, D> {
     public:
-        waiting(const saved_place& place, tensor<float, D> t, codec_pointer by, bool masked, place_record& record,
-                const bool& timed)
-            : at(place),
-              codec(std::move(by)),
-              needs_mask(masked),
-              exact_(std::move(t)),
-              record_(record),
-              timed_(timed) {}
+        waiting(const saved_place& at, tensor<float, D> t, place_rule rule, activation_packer& packer)
+            : at_(at), rule_(std::move(rule)), exact_(std::move(t)), packer_(packer), record_(packer.records_[at]) {}
 
         bool holds(const tensor<float, D>& t) const {
             return !exact_.get().empty() && exact_.get().data() == t.data() && exact_.get().size() == t.size();
         }
-        bool is_packed() const { return packed_ != nullptr; }
-        bool ready() const { return exact_.get().unique(); }
-        index_t size() const { return exact_.get().size(); }
-        void pack(const pack_hints<D>& hints) {
-            const stopwatch watch = started();
-            const index_t kept = exact_.get().bytes();
-            packed_ = codec->pack(exact_.get(), hints);
-            exact_ = detail::saved_tensor<float, D>(tensor<float, D>());
-            record_.kept_bytes = kept;
-            record_.packed_bytes = packed_->bytes();
-            record_.seconds = seconds(watch);
+        void saw_mask(const saved_place& at, const tensor<std::uint8_t, D>& bits) {
+            if (rule_.masked && mask_.empty() && at.path == at_.path && bits.size() == mask_bytes())
+                mask_ = bits.share();
+        }
+        /// Packs it, unless a layer holds its block or its mask is still to come. Whether nothing is left to be packed.
+        bool pack() {
+            if (packed_ || restored_) return true;
+            if (!exact_.get().unique() || (rule_.masked && mask_.empty())) return false;
+            try {
+                pack_by(hints());
+            } catch (error& e) {
+                e.add_context("activation of layer " + packer_.name_of(at_.path));
+                throw;
+            }
+            return true;
         }
         tensor<float, D> restore(bool last) override {
+            pack();
+            restored_ = true;
             if (packed_) {
                 const stopwatch watch = started();
                 exact_ = detail::saved_tensor<float, D>(packed_->unpack());
@@ -150,28 +154,47 @@ private:
             return t;
         }
 
-        const saved_place at;
-        const codec_pointer codec;
-        const bool needs_mask;
-
     private:
+        index_t mask_bytes() const { return simd::mask_bytes<float>(exact_.get().size()); }
+        pack_hints<D> hints() const {
+            pack_hints<D> h{.random = stream_of_path(packer_.seed_, at_.path, "stash", packer_.step_)};
+            h.random.seed += static_cast<std::uint64_t>(at_.slot);
+            if (at_.samples.count > 0)
+                h.first_element =
+                    static_cast<std::uint64_t>(at_.samples.begin * (exact_.get().size() / at_.samples.count));
+            if (rule_.masked) h.gradient_mask = &mask_;
+            return h;
+        }
+        void pack_by(pack_hints<D> hints) {
+            std::vector<const tensor<std::uint8_t, D>*> zeros;
+            for (const auto& bits : packer_.masks_)
+                if (bits.size() == mask_bytes()) zeros.push_back(&bits);
+            hints.zero_masks = zeros;
+            const stopwatch watch = started();
+            packed_ = rule_.codec->pack(exact_.get(), hints);
+            mask_.reset();
+            record_.kept_bytes = exact_.get().bytes();
+            exact_ = detail::saved_tensor<float, D>(tensor<float, D>());
+            record_.packed_bytes = packed_->bytes();
+            record_.seconds = seconds(watch);
+        }
         stopwatch started() const {
-            if (timed_) D::wait();
+            if (packer_.timing_) D::wait();
             return {};
         }
         double seconds(const stopwatch& since) const {
-            if (timed_) D::wait();
+            if (packer_.timing_) D::wait();
             return since.seconds();
         }
 
+        const saved_place at_;
+        const place_rule rule_;
         detail::saved_tensor<float, D> exact_;
+        tensor<std::uint8_t, D> mask_;  // of its layer's activation function, where the rule has one
         std::unique_ptr<packed_activation<D>> packed_;
+        bool restored_ = false;
+        activation_packer& packer_;
         place_record& record_;
-        const bool& timed_;
-    };
-    struct place_rule {
-        codec_pointer codec;
-        bool masked = false;
     };
 
     void look(const saved_place& at, const tensor<float, D>& t) {
@@ -184,30 +207,9 @@ private:
     }
 
     void pack_ready() {
-        std::erase_if(waiting_, [&](const std::weak_ptr<waiting>& weak) {
+        std::erase_if(waiting_, [](const std::weak_ptr<waiting>& weak) {
             const auto entry = weak.lock();
-            if (!entry || entry->is_packed()) return true;
-            if (!entry->ready()) return false;
-            pack_hints<D> hints{.random = stream_of_path(seed_, entry->at.path, "stash", step_)};
-            hints.random.seed += static_cast<std::uint64_t>(entry->at.slot);
-            if (const range samples = entry->at.samples; samples.count > 0)
-                hints.first_element = static_cast<std::uint64_t>(samples.begin * (entry->size() / samples.count));
-            std::vector<const tensor<std::uint8_t, D>*> zeros;
-            const index_t bytes = simd::mask_bytes<float>(entry->size());
-            for (const mask& m : masks_) {
-                if (m.bits.size() != bytes) continue;
-                zeros.push_back(&m.bits);
-                if (entry->needs_mask && m.path == entry->at.path) hints.gradient_mask = &m.bits;
-            }
-            if (entry->needs_mask && !hints.gradient_mask) return false;
-            hints.zero_masks = zeros;
-            try {
-                entry->pack(hints);
-            } catch (error& e) {
-                e.add_context("activation of layer " + name_of(entry->at.path));
-                throw;
-            }
-            return true;
+            return !entry || entry->pack();
         });
     }
 
@@ -218,7 +220,7 @@ private:
     std::vector<saved_place> order_;
     std::map<const float*, saved_place> seen_blocks_;  // of one observed forward
     std::vector<std::weak_ptr<waiting>> waiting_;
-    std::deque<mask> masks_;  // of late
+    std::deque<tensor<std::uint8_t, D>> masks_;  // of late
     bool observing_ = false, keep_all_ = false, timing_ = false;
     std::uint64_t seed_ = 0;
     std::uint32_t step_ = 0;

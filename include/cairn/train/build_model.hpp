@@ -152,17 +152,17 @@ private:
         std::vector<planned_unit> units = planned_units(model, one.with(0, shard_of(here, m, 0).count));
         if (made_.over.spatial) join_after_switch(units, model);
         if (!split_places_.empty()) join_split_layers(units);
+        if (memory_ == "compress") join_packed(units);
         require(split_places_.empty() || mesh_.axes.pipeline <= std::ssize(units),
                 "train.algorithm = ", task_.algorithm, " puts layers on ranks: ", mesh_.axes.pipeline,
                 " ranks, but the model has ", units.size(), " layers to split; start at most ", units.size(),
                 " (mpirun -np ", units.size(), ')');
         agree_on_costs(world_, units);
-        pipeline_plan plan = plan_pipeline(std::move(units), mesh_.axes, m, memory_limit());
+        pipeline_plan plan = plan_pipeline(units, mesh_.axes, m, memory_limit());
         for (const auto& [name, parameter] : model.parameters())
             if (parameter->tied_to.empty()) plan.parameters.push_back(name);
         require_equal(world_, describe(plan, m) + schedule_csv(plan.program(m)), "the plan of the pipeline");
-        for (int& c : plan.cuts)
-            if (!split_places_.empty()) c = split_places_[static_cast<std::size_t>(c)].begin;
+        for (int& c : plan.cuts) c = units[static_cast<std::size_t>(c)].number;
         std::vector<sequential<T, D>> stages = cut(model, one, plan.cuts);
         plan.boundaries = boundaries_of(stages, one);
         std::vector<shape> inputs;

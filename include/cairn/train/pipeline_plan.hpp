@@ -29,6 +29,8 @@ struct planned_unit {
     stage_costs costs{0, 0, 0};
     double parameters = 0;                       // trained values
     double saved_bytes = 0, boundary_bytes = 0;  // of a micro-batch: kept for backward; what enters
+    int number = 0;                              // of its first unit in the model
+    bool may_lead_packed = true;                 // see join_packed()
 
     /// The unit behind it becomes part of it.
     void join(const planned_unit& next) {
@@ -109,7 +111,8 @@ inline std::vector<double> in_flight(const pipeline_program& p) {
 template <class T, Device D>
 std::vector<planned_unit> planned_units(sequential<T, D>& model, const shape& in) {
     std::vector<planned_unit> all;
-    for (const model_unit& u : units_of(model, in))
+    bool saved = false;  // by a unit in front: what the next one reads
+    for (const model_unit& u : units_of(model, in)) {
         all.push_back(
             {.first = u.path,
              .last = u.path,
@@ -117,8 +120,25 @@ std::vector<planned_unit> planned_units(sequential<T, D>& model, const shape& in
                        detail::modelled_seconds(u.cost.backward_weight)},
              .parameters = static_cast<double>(u.cost.parameters),
              .saved_bytes = static_cast<double>(u.saved_bytes),
-             .boundary_bytes = all.empty() ? 0 : static_cast<double>(u.in.size()) * sizeof(T)});
+             .boundary_bytes = all.empty() ? 0 : static_cast<double>(u.in.size()) * sizeof(T),
+             .number = static_cast<int>(all.size()),
+             .may_lead_packed = !u.cost.saves_input || (u.cost.parameters > 0 && !saved)});
+        saved = u.cost.saves_output || (u.cost.passes_through && (saved || u.cost.saves_input));
+    }
     return all;
+}
+
+/// For activations that are packed: two layers that save one block, as attention and the linear layer behind it do,
+/// have one packed form and one bound, and what packing the input of a layer without weights adds to gradients shows in
+/// the weight in front. A stage knows its own layers alone: it does not begin between these.
+inline void join_packed(std::vector<planned_unit>& units) {
+    std::vector<planned_unit> joined;
+    for (planned_unit& u : units)
+        if (joined.empty() || u.may_lead_packed)
+            joined.push_back(std::move(u));
+        else
+            joined.back().join(u);
+    units = std::move(joined);
 }
 
 /// Collective: each number becomes the largest of all ranks. Ranks that share layers may have uneven parts, and cut

@@ -84,6 +84,7 @@ void collect_units(sequential<T, D>& chain, shape s, const std::string& prefix, 
             if (o.skips() && o.beside.layers->size() > 0) {  // runs with the first of them
                 const layer_cost c = o.beside.layers->cost(s);
                 all[first].cost.add_work(c);
+                all[first].cost.saves_input = all[first].cost.saves_input || c.saves_input;
                 all[first].saved_bytes += saved_with_ends<T>(c, s, o.skip(s));
             }
         } else {

@@ -40,7 +40,9 @@ public:
         flight& f = of(m);
         f.pass = p;
         if (policy) f.saved.follow(policy, {.samples = {p.random.first_sample, x.extent(0)}});
-        return layers_.forward(std::move(x), f.saved, p);
+        tensor<T, D> y = layers_.forward(std::move(x), f.saved, p);
+        if (policy) policy->forward_ended();
+        return y;
     }
     /// No backward of micro-batch m follows.
     void forget(int m) { of(m) = {}; }
