@@ -247,7 +247,8 @@ void require_shape(const tensor<T, D>& t, const shape& expected, const char* wha
     require(t.shape() == expected, what, " has shape ", t.shape(), ", expected ", expected);
 }
 
+// Sums of floats are doubles.
 CAIRN_COMPILED_ONCE(layers_float, class tensor<float, cpu>)
-CAIRN_COMPILED_ONCE(layers_float, class tensor<double, cpu>)  // sums of floats
+CAIRN_COMPILED_ONCE(layers_float, class tensor<double, cpu>)
 
 }  // namespace cairn
