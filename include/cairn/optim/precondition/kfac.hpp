@@ -149,11 +149,6 @@ private:
 
     void start() {
         s_.started = true;
-        if (s_.config.length == direction_length::unit)
-            for (block& b : s_.blocks) {
-                b.weight->unit_gradient = true;
-                if (b.bias) b.bias->unit_gradient = true;
-            }
         s_.roles->start(s_.blocks);
         directions_.start();
     }

@@ -35,6 +35,10 @@ public:
             b.taps = rows.conv.kernel_points();
             b.bias = nullptr;  // keeps its gradient
         }
+        if (s_.config.length == direction_length::unit) {  // here, since recorded updates ask before the first step
+            weight->unit_gradient = true;
+            if (b.bias) b.bias->unit_gradient = true;
+        }
         b.in = b.diagonal ? 2 * rows.in : rows.in + (b.bias ? 1 : 0);
         b.out = b.diagonal ? 1 : rows.out;
         const index_t a_size = b.in / b.taps;
