@@ -67,6 +67,12 @@ private:
     std::string message_;
 };
 
+/// One of training whose numbers are not finite any more. The training loop adds what may help.
+class divergence_error : public error {
+public:
+    using error::error;
+};
+
 namespace detail {
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void fail_with(std::initializer_list<text_part> parts) {
@@ -79,6 +85,12 @@ namespace detail {
 template <class... Parts>
 [[noreturn, gnu::cold]] void fail(const Parts&... parts) {
     detail::fail_with({detail::text_part(parts)...});
+}
+
+/// Throws divergence_error with the joined arguments as its message.
+template <class... Parts>
+[[noreturn, gnu::cold]] void fail_divergence(const Parts&... parts) {
+    throw divergence_error(concat(parts...));
 }
 
 /// Throws error with the joined arguments unless `condition` holds.

@@ -197,10 +197,7 @@ public:
     }
 
     /// Passes over memory that one step() starts: spans for elementwise optimizers, parameters for layer-wise ones.
-    std::size_t launches() {
-        if (launches_.empty()) make_launches();
-        return launches_.size();
-    }
+    std::size_t launches() { return runs().size(); }
 
 private:
     // Of several ranks, the norm of the others' gradients comes by way of the host.
@@ -224,8 +221,9 @@ private:
         bool decay, unit_gradient, sliced;
     };
 
-    // At the first update, when a preconditioner has marked what it gives unit gradients.
-    void make_launches() {
+    // Made at the first update, when a preconditioner has marked what it gives unit gradients.
+    std::vector<run_of_memory>& runs() {
+        if (!launches_.empty()) return launches_;
         for (std::size_t i = 0; i < slices_.size(); ++i) {
             const slice& first = slices_[i];
             index_t end = first.begin + first.shape.size();
@@ -241,6 +239,7 @@ private:
                                  slice_of_state(first.begin, extent), first.of->decay, first.of->unit_gradient,
                                  first.sliced});
         }
+        return launches_;
     }
 
     // Whether the update needs sums over slices of this parameter that are elsewhere. Throws where it cannot have them:
@@ -276,8 +275,7 @@ private:
     }
 
     void update_all(update_context at) {
-        if (launches_.empty()) make_launches();
-        for (run_of_memory& l : launches_) {
+        for (run_of_memory& l : runs()) {
             at.decay = l.decay;
             at.unit_gradient = l.unit_gradient;
             at.over_slices = l.sliced ? slices_sum() : nullptr;
@@ -294,12 +292,12 @@ private:
         for (const slice& p : slices_) {
             const tensor<T> g = grads_.slice(p.begin - owned_.begin, p.shape).on_host(memory_category::workspace);
             if (const auto at = first_non_finite(g))
-                fail(O::name, " step ", steps_ + 1, ": gradient of ", p.name, ' ', p.shape, " is not finite: element ",
-                     *at, " is ", static_cast<double>(g[*at]),
-                     "; nothing was updated. Lower the learning rate, warm up, or clip");
+                fail_divergence(O::name, " step ", steps_ + 1, ": gradient of ", p.name, ' ', p.shape,
+                                " is not finite: element ", *at, " is ", static_cast<double>(g[*at]),
+                                "; nothing was updated. Lower the learning rate, warm up, or clip");
         }
-        fail(O::name, " step ", steps_ + 1, ": the norm of the gradients is not finite",
-             PartialOptimizer<O> ? " (in another rank's part)" : " (it overflows)", "; nothing was updated");
+        fail_divergence(O::name, " step ", steps_ + 1, ": the norm of the gradients is not finite",
+                        PartialOptimizer<O> ? " (in another rank's part)" : " (it overflows)", "; nothing was updated");
     }
 
     O o_;

@@ -85,9 +85,9 @@ public:
         const bool any_own = std::ranges::any_of(reasons, is_own);  // a sum tells nothing of the rank that spoilt it
         for (int r = 0; r < ranks_.size(); ++r)
             if (const std::string& why = reasons[static_cast<std::size_t>(r)]; any_own ? is_own(why) : !why.empty())
-                fail("step ", step, ": rank ", r, " of ", ranks_.size(), ": ", why, "; no rank took the step. ",
-                     advice);
-        fail("step ", step, ": a gradient is not finite. ", advice);
+                fail_divergence("step ", step, ": rank ", r, " of ", ranks_.size(), ": ", why,
+                                "; no rank took the step. ", advice);
+        fail_divergence("step ", step, ": a gradient is not finite. ", advice);
     }
 
 private:

@@ -262,8 +262,9 @@ private:
 /// The error of a run that training has spoilt; call before anything is saved.
 template <Device D, class T>
 [[noreturn]] void fail_diverged(run_parts<D, T>& run, const std::string& what) {
-    fail("after step ", run.update.algorithm->steps(), ": ", what,
-         "; nothing was saved, an earlier state.cairn is as it was. Lower the learning rate, warm up, or clip");
+    fail_divergence(
+        "after step ", run.update.algorithm->steps(), ": ", what,
+        "; nothing was saved, an earlier state.cairn is as it was. Lower the learning rate, warm up, or clip");
 }
 
 /// Collective: saves the run to `file` of rank 0. Throws on all ranks alike, leaving an earlier file as it is, where a

@@ -55,11 +55,9 @@ public:
                     step(*b);
                 else
                     end_of_epoch();
-            } catch (const error& e) {
-                // Numbers that are not finite. The ranks may be apart: each tells what it knows by itself.
-                const std::string why = e.what();
-                if (!growth_ || why.find("ower the learning rate") == std::string::npos) throw;
-                fail(why, what_grew(growth_->largest()));
+            } catch (const divergence_error& e) {
+                if (!growth_) throw;
+                fail(e.what(), what_grew(growth_->largest()));  // the ranks may be apart: each tells what it knows
             }
         }
         trace::global().enable(false);

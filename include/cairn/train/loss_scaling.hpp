@@ -64,10 +64,14 @@ private:
                                                 "train.precision = bf16, which has float's range")
                                        : concat("train.loss_scale is ", scaler_.scale(), ": take less, or dynamic");
         if (now.ranks) now.ranks->agree.throw_non_finite(number, advice);
+        std::string why = "a gradient is not finite. ";
         for (const auto& [name, p] : now.model.weights().parameters())
-            if (const std::string found = first_non_finite("gradient of " + name, p->grad); !found.empty())
-                fail("step ", number, ": ", found, "; nothing was updated. ", advice);
-        fail("step ", number, ": a gradient is not finite. ", advice);
+            if (const std::string found = first_non_finite("gradient of " + name, p->grad); !found.empty()) {
+                why = found + "; nothing was updated. ";
+                break;
+            }
+        why = concat("step ", number, ": ", why, advice);
+        scaler_.dynamic() ? fail_divergence(why) : fail(why);
     }
 
     loss_scaler& scaler_;

@@ -150,16 +150,16 @@ private:
 
     // Gradients and totals of all ranks, or an error on all.
     step_result synchronise_step(const training_step<D, T>& now, const step_scalars<D>& numbers, bool stop) {
-        std::string reason;
+        non_finite_reason reason;
         const auto note = [&](int m, double loss) {
-            if (reason.empty()) reason = why_not_finite(now, m, loss, config_.over.is_shared());
+            if (reason.text.empty()) reason = why_not_finite(now, m, loss, config_.over.is_shared());
         };
         step_totals all = model_.has_last() ? loss_.totals(now.batch, numbers, note) : step_totals{};
         all.stop = stop ? 1 : 0;
         if (ranks_) {
-            all = synchronise(ranks_->gradients, ranks_->agree, all, now.number + 1, reason);
+            all = synchronise(ranks_->gradients, ranks_->agree, all, now.number + 1, reason.text);
         } else {
-            if (!reason.empty()) fail(reason);
+            if (!reason.text.empty()) reason.of_samples ? fail(reason.text) : fail_divergence(reason.text);
             all.skip = numbers.broken;
         }
         const double loss = all.samples > 0 ? all.loss / all.samples : 0;

@@ -56,8 +56,8 @@ template <class T, Device D>
 void require_finite_gradients(const char* who, const arena<T, D>& weights) {
     for (const auto& [name, p] : weights.parameters())
         if (const auto bad = non_finite_at_hand(D{}, p->grad.size(), p->grad.data()))
-            fail(who, ": gradient of ", name, ' ', p->grad.shape(), ": element ", bad->at, " is ", bad->value,
-                 "; nothing was updated. Lower the learning rate, warm up, or clip");
+            fail_divergence(who, ": gradient of ", name, ' ', p->grad.shape(), ": element ", bad->at, " is ",
+                            bad->value, "; nothing was updated. Lower the learning rate, warm up, or clip");
 }
 
 }  // namespace cairn

@@ -30,7 +30,7 @@ struct shampoo_config {
     double epsilon = 1e-12;
     index_t block = 1024;
     std::int64_t refresh_every = 20;
-    bool unit = false;
+    bool unit = false;  // directions of root mean square 1, else as long as the gradient
 };
 
 /// A^(power) of a symmetric matrix (n, n) into `to`, eigenvalues raised by epsilon times the largest first. Zero where
