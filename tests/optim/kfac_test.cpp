@@ -583,6 +583,29 @@ TEST_CASE("kfac: norm constraint and grafting", "[kfac]") {
     CHECK(length(preconditioned(linear<double>({.in = 4, .out = 3}), x, dy, c, gradient)) == Approx(std::sqrt(15.0)));
 }
 
+TEST_CASE("kfac: a layer's parameters are marked when it makes itself known, if directions are of unit length",
+          "[kfac]") {
+    for (const direction_length length : {direction_length::of_gradient, direction_length::unit}) {
+        sequential<double> net;
+        net.add("first", linear<double>({.in = 4, .out = 3}));
+        net.add("second", linear<double>({.in = 3, .out = 2}));
+        arena<double> weights(net.parameters(), 5);
+        kfac_config c = exact(0.05);
+        c.length = length;
+        c.skip = {"second"};
+        kfac<double> k(weights, c);
+        pass_context p;
+        p.curvature = k.discover();
+        saved_tensors<double> saved;
+        net.forward(random_tensor({6, 4}, 1), saved, p);
+        net.backward(random_tensor({6, 2}, 2), saved, p);
+        for (const auto& [name, of] : weights.parameters()) {
+            CAPTURE(name);
+            CHECK(of->unit_gradient == (length == direction_length::unit && name.starts_with("first")));
+        }
+    }
+}
+
 TEST_CASE("kfac: decompositions that are made meanwhile are used `inverse_staleness` steps later", "[kfac]") {
     // Each step's effect on a gradient of ones, with statistics that change from step to step.
     const auto run = [](std::int64_t lag) {

@@ -131,24 +131,29 @@ inline matrix inverse_fourth_root(const matrix& a) {
     return product(scaled, transposed(v));
 }
 
-/// Shampoo: inverse fourth roots of both sides, as long as the gradient.
+/// Shampoo: inverse fourth roots of both sides, as long as the gradient or of root mean square 1.
 template <class D>
 void roots() {
-    matrices<D> m;
-    shampoo<double, D> s(*m.memory, {.decay = 0.9, .epsilon = 0, .refresh_every = 1});
-    matrix l = zeros(6), r = zeros(4);
-    for (std::uint32_t step = 1; step <= 8; ++step) {
-        m.draw(step);
-        const matrix g = matrix_of(m.kernel.grad.on_host(), 6);
-        const std::vector<double> bias = numbers(m.bias.grad);
-        s.precondition(1, 0.1);
-        l = combined(0.9, l, 1, product(g, transposed(g)));
-        r = combined(0.9, r, 1, product(transposed(g), g));
-        if (step >= 2) {  // six rows of four columns: L has full rank from the second step on
-            const matrix v = product(product(inverse_fourth_root(l), g), inverse_fourth_root(r));
-            CHECK(off(matrix_of(m.kernel.grad.on_host(), 6), combined(length(g) / length(v), v, 0, v)) < 1e-8);
+    for (const bool unit : {false, true}) {
+        matrices<D> m;
+        shampoo<double, D> s(*m.memory, {.decay = 0.9, .epsilon = 0, .refresh_every = 1, .unit = unit});
+        CHECK(m.kernel.unit_gradient == unit);
+        CHECK_FALSE(m.bias.unit_gradient);
+        matrix l = zeros(6), r = zeros(4);
+        for (std::uint32_t step = 1; step <= 8; ++step) {
+            m.draw(step);
+            const matrix g = matrix_of(m.kernel.grad.on_host(), 6);
+            const std::vector<double> bias = numbers(m.bias.grad);
+            s.precondition(1, 0.1);
+            l = combined(0.9, l, 1, product(g, transposed(g)));
+            r = combined(0.9, r, 1, product(transposed(g), g));
+            if (step >= 2) {  // six rows of four columns: L has full rank from the second step on
+                const matrix v = product(product(inverse_fourth_root(l), g), inverse_fourth_root(r));
+                const double scale = (unit ? std::sqrt(24.0) : length(g)) / length(v);
+                CHECK(off(matrix_of(m.kernel.grad.on_host(), 6), combined(scale, v, 0, v)) < 1e-8);
+            }
+            CHECK(bias == numbers(m.bias.grad));
         }
-        CHECK(bias == numbers(m.bias.grad));
     }
 }
 
@@ -477,16 +482,15 @@ void resumed() {
 
 template <Device D>
 const std::vector<law>& all() {
-    static const std::vector<law> laws{
-        {"shampoo: inverse fourth roots of both sides, as long as the gradient", roots<D>},
-        {"shampoo: blocks are matrices of their own", blocks<D>},
-        {"soap: adam in the eigenbasis", adam_in_the_eigenbasis<D>},
-        {"soap: the basis follows the gradients", bases_follow<D>},
-        {"soap: what Adam keeps goes with the columns", refreshed_bases<D>},
-        {"muon: momentum, then five steps of Newton and Schulz", orthogonal_steps<D>},
-        {"muon: vectors and what is skipped get adam's direction", adam_directions<D>},
-        {"zero gradients, empty settings", zeros_and_settings<D>},
-        {"resumed", resumed<D>}};
+    static const std::vector<law> laws{{"shampoo: inverse fourth roots of both sides, as long as asked", roots<D>},
+                                       {"shampoo: blocks are matrices of their own", blocks<D>},
+                                       {"soap: adam in the eigenbasis", adam_in_the_eigenbasis<D>},
+                                       {"soap: the basis follows the gradients", bases_follow<D>},
+                                       {"soap: what Adam keeps goes with the columns", refreshed_bases<D>},
+                                       {"muon: momentum, then five steps of Newton and Schulz", orthogonal_steps<D>},
+                                       {"muon: vectors and what is skipped get adam's direction", adam_directions<D>},
+                                       {"zero gradients, empty settings", zeros_and_settings<D>},
+                                       {"resumed", resumed<D>}};
     return laws;
 }
 
