@@ -1,6 +1,6 @@
 // Cost of K-FAC in a training step, part by part, next to the arithmetic and byte floors of each part.
 //
-//   kfac_parts [--model resnet18] [--batch 128] [--form eigen] [--spatial full] [--factor-update-interval 10]
+//   kfac_parts [--model resnet18] [--batch 128] [--form inverse] [--spatial full] [--factor-update-interval 10]
 //              [--inverse-update-interval 100] …
 //   mpirun -np 2 kfac_parts …
 //
@@ -138,7 +138,9 @@ private:
             auto& b = blocks[i];
             const double in = real(b.in), out = real(b.out), groups = real(b.groups()), a = in / real(b.taps);
             const double examples = real(x_.extent(0)) / real(options_.kfac.sample.examples);
-            const double rows = examples * real(b.positions) / real(options_.kfac.sample.positions);
+            const index_t stride =
+                position_stride(options_.kfac, options_.batch, b.positions, std::max(b.in / b.taps, b.out));
+            const double rows = examples * real(b.positions) / real(stride);
             b.each_factor([&](kfac_factor<float>& f, char side) {
                 const double n = real(f.statistics.size()), triangle = n * (n + 1) / 2;
                 factors.flops += rows * n * (n + 1);
@@ -225,7 +227,7 @@ private:
 
 int main(int argc, char** argv) {
     options o;
-    std::string form = "eigen", spatial = "full";
+    std::string form = "inverse", spatial = "full";
     CLI::App app{"Parts of a K-FAC step beside their floors."};
     app.add_option("--model", o.model)->check(CLI::IsMember(kfac_models));
     app.add_option("--batch", o.batch, "samples a step, of all ranks")->check(CLI::PositiveNumber);
@@ -237,7 +239,8 @@ int main(int argc, char** argv) {
     app.add_option("--inverse-update-interval", o.kfac.inverse_update_interval, "steps")->check(CLI::PositiveNumber);
     app.add_option("--example-stride", o.kfac.sample.examples, "statistics of one in so many")
         ->check(CLI::PositiveNumber);
-    app.add_option("--position-stride", o.kfac.sample.positions, "of one in so many")->check(CLI::PositiveNumber);
+    app.add_option("--position-stride", o.kfac.sample.positions, "of one in so many; 0: by the size of factors")
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--max-size", o.kfac.max_size, "of a factor that is not diagonal")->check(CLI::PositiveNumber);
     app.add_option("--fraction", o.ranks.place.grad_worker_fraction, "gradient workers / ranks")
         ->check(CLI::Range(0.0, 1.0));

@@ -178,6 +178,6 @@ std::vector<double> preconditioned(L layer, const tensor<double>& x, const tenso
     return gradient_rows(weights);
 }
 
-inline kfac_config exact(double damping) { return {.damping = damping, .kl_clip = 0}; }
+inline kfac_config exact(double damping) { return {.damping = damping, .kl_clip = 0, .form = kfac_form::eigen}; }
 
 }  // namespace cairn::kfac_oracle

@@ -512,6 +512,48 @@ TEST_CASE("kfac: statistics of a sample of the rows are those rows' statistics",
     }
 }
 
+TEST_CASE("kfac: statistics are of as many positions as factors need, of the first batch of all", "[kfac]") {
+    CHECK(position_stride({}, 0, 1024, 16) == 1);
+    CHECK(position_stride({}, 128, 1024, 145) == 225);  // of 131072 rows 582, four for each dimension
+    CHECK(position_stride({}, 128, 64, 577) == 3);
+    CHECK(position_stride({}, 32, 128, 512) == 2);
+    CHECK(position_stride({}, 16, 64, 577) == 1);
+    CHECK(position_stride({}, 1024, 1, 10) == 1);
+    CHECK(position_stride({}, 4096, 4, 10) == 4);
+    CHECK(position_stride({.sample = {.positions = 7}}, 128, 1024, 145) == 7);
+
+    const index_t in = 3, out = 2, examples = 7, positions = 5;
+    sequential<double> net;
+    net.add("layer", linear<double>({.in = in, .out = out}));
+    arena<double> weights(net.parameters(), 5);
+    kfac_config c = exact(0.03);
+    c.factor_decay = 0;
+    c.factor_update_interval = c.inverse_update_interval = 1;
+    kfac<double> k(weights, c);
+    for (int step = 0; step < 2; ++step) {
+        const tensor<double> x = random_tensor({examples, positions, in}, std::uint32_t(step)),
+                             dy = random_tensor({examples, positions, out}, 9);
+        const rows_by_loops all = rows_of_linear(x, dy, in, out);
+        pass_context p;
+        p.curvature = k.begin_step();
+        saved_tensors<double> saved;
+        weights.zero_grad();
+        net.forward(x.clone(), saved, p);
+        net.backward(dy.clone(), saved, p);
+        k.precondition(double(examples), 0.1);
+        std::vector<double> expected(16, 0.0);
+        index_t rows = 0;
+        for (index_t e = 0; e < examples; ++e)
+            for (index_t t = step; t < positions; t += 1 + step, ++rows)  // 35 rows, 16 are enough: one in two
+                for (std::size_t i = 0; i < 16; ++i)
+                    expected[i] +=
+                        all.a[std::size_t(e * positions + t)][i / 4] * all.a[std::size_t(e * positions + t)][i % 4];
+        for (double& v : expected) v /= double(rows);
+        const tensor<double>& average = k.blocks()[0].a[0].statistics.average();
+        CHECK(distance({average.data(), average.data() + 16}, expected) < 1e-12);
+    }
+}
+
 TEST_CASE("kfac: rows that are copied take a few megabytes, however many an example has", "[kfac]") {
     using layer = conv<float>;
     const shape in{1, 64, 64, 64, 4};

@@ -51,4 +51,20 @@ TEST_CASE("quadratic step: on a quadratic loss the model is the loss", "[kfac]")
     CHECK(norm(problem.weights.grads()) < 1e-2);
 }
 
+TEST_CASE("quadratic step: damping is judged by a batch that the step has not seen", "[kfac]") {
+    for (const bool others : {false, true}) {
+        linear_regression problem({.in = 20, .out = 3}, 5);  // fewer rows than inputs: a step fits them at once
+        kfac<float> curvature(problem.weights,
+                              {.factor_update_interval = 1, .inverse_update_interval = 1, .kl_clip = 0});
+        quadratic_step size(problem.weights, curvature, {.lambda = 1e-3, .omega = 0.5, .every = 1});
+        problem.take(size, problem.backward(&curvature));
+        CHECK(size.lambda() == 1e-3);  // there was no step before
+        const random_stream random{4, 2, 0};
+        for (index_t i = 0; others && i < problem.x.size(); ++i)
+            problem.x[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
+        problem.take(size, problem.backward(&curvature));
+        CHECK(size.lambda() == Approx(others ? 2e-3 : 0.5e-3));  // of other rows the step was worth little
+    }
+}
+
 }  // namespace cairn

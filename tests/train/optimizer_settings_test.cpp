@@ -71,6 +71,21 @@ TEST_CASE("optimizer settings: another kind has its table, or its defaults, and 
     CHECK(choose({"optimizer.kind=lars"}).number("optimizer.lr") == 0.1);
 }
 
+TEST_CASE("optimizer settings: a kind's table may set what is of other sections, by whole paths") {
+    const char* const file =
+        "[train]\nbatch = 8\nepochs = 2\n[optimizer]\nkind = 'adam'\nlr = 1\n"
+        "[optimizer.kfac]\nlr = 2\ntrain.batch = 64\nlr_schedule.kind = 'constant'\n"
+        "[optimizer.sgd]\ntrain.batch = 4\n";
+    chosen kfac = choose({"optimizer.kind=kfac"}, file);
+    CHECK(kfac.number("train.batch") == 64);
+    CHECK(kfac.number("train.epochs") == 2);
+    CHECK(kfac.number("optimizer.lr") == 2);
+    CHECK(kfac.settings.has("lr_schedule.kind"));
+    CHECK(choose({}, file).number("train.batch") == 8);
+    CHECK(choose({"optimizer.kind=sgd"}, file).number("train.batch") == 4);
+    CHECK(choose({"optimizer.kind=kfac", "train.batch=16"}, file).number("train.batch") == 16);
+}
+
 TEST_CASE("optimizer settings: the command line comes before every table") {
     chosen c = choose({"optimizer.kind=adam", "optimizer.lr=7", "optimizer.momentum=0.1"});
     CHECK(c.left_out.empty());

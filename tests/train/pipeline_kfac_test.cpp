@@ -19,7 +19,7 @@ const std::string network =
     "blocks = 2\nnormalise = true\n[train]\nbatch = 8\nepochs = 2\nlog_every = 1\nmicro_batches = 4\n";
 const std::string with_kfac =
     network +
-    "[optimizer]\nkind = 'kfac'\nlr = 1e-2\n[kfac]\ndamping = 1e-2\nfactor_update_interval = 1\n"
+    "[optimizer]\nkind = 'kfac'\nlr = 1e-2\n[kfac]\nform = 'eigen'\ndamping = 1e-2\nfactor_update_interval = 1\n"
     "inverse_update_interval = 2\n";
 
 std::vector<double> losses_of(int ranks, const settings_list& set, const std::string& text = with_kfac) {

@@ -30,7 +30,7 @@ struct kfac_ranks_config {
     bool overlap = true;  // sums travel on a thread of their own while backward runs
     double broadcast_error_bound =
         0;  // of the error of decompositions and directions that travel, as a share of the largest value; 0: exact
-    kfac_form form = kfac_form::eigen;
+    kfac_form form = kfac_form::inverse;
     std::int64_t inverse_update_interval = 100;
 };
 

@@ -35,23 +35,23 @@ run_task read_task(configuration settings, session_options options, any_communic
     run_task t{.settings = std::move(settings), .options = std::move(options)};
     configuration& s = t.settings;
     t.name = s.get("name", "run");
-    t.seed = static_cast<std::uint64_t>(s.get<std::int64_t>("train.seed", 1, any_number));
-    t.data = make_data(s, t.options.generated, t.seed);
-    t.skips_non_finite = s.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip";
-    t.stops_divergence = s.choice("train.divergence", {"stop", "ignore"}, "stop") == "stop";
-    require_same_data(world, t.data);
     t.algorithm = s.choice("train.algorithm", {"gradient", "dladmm", "pdadmm"}, "gradient");
-    const index_t all = t.data.train.size();
-    t.batch = s.get<index_t>("train.batch", t.is_split() ? all : 32, from_to(1, 1 << 24));
-    t.micro_batches = s.get<index_t>("train.micro_batches", 1, from_to(1, static_cast<double>(t.batch)));
     if (!t.is_split()) {
         s.leave_out("admm");  // so that a workload can be trained both ways
         const std::string others = listed(choose_optimizer<D>(s));
         if (!others.empty() && world.rank() == 0)
             std::fprintf(stderr, "optimizer.kind = %s: left out, as the file sets them for another one: %s\n",
                          s.get("optimizer.kind", "sgd").c_str(), others.c_str());
-        return t;
     }
+    t.seed = static_cast<std::uint64_t>(s.get<std::int64_t>("train.seed", 1, any_number));
+    t.data = make_data(s, t.options.generated, t.seed);
+    t.skips_non_finite = s.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip";
+    t.stops_divergence = s.choice("train.divergence", {"stop", "ignore"}, "stop") == "stop";
+    require_same_data(world, t.data);
+    const index_t all = t.data.train.size();
+    t.batch = s.get<index_t>("train.batch", t.is_split() ? all : 32, from_to(1, 1 << 24));
+    t.micro_batches = s.get<index_t>("train.micro_batches", 1, from_to(1, static_cast<double>(t.batch)));
+    if (!t.is_split()) return t;
     require(std::same_as<D, cpu> && std::same_as<T, float>, "train.algorithm = ", t.algorithm,
             " is for train.device = cpu and train.precision = float32");
     require(t.batch == all && t.micro_batches == 1, "train.algorithm = ", t.algorithm, " works on all ", all,

@@ -70,13 +70,16 @@ inline kfac_config read_kfac_config(configuration& settings, const std::string& 
     c.norm_layers = settings.get("kfac.norm_layers", c.norm_layers);
     c.max_size = settings.get<index_t>("kfac.max_size", c.max_size, at_least(1));
     c.skip = settings.get("kfac.skip", c.skip);
-    c.form = is("kfac.form", {"eigen", "inverse"}) ? kfac_form::inverse : kfac_form::eigen;
+    c.form = is("kfac.form", {"inverse", "eigen"}) ? kfac_form::eigen : kfac_form::inverse;
     c.sharing = is("kfac.sharing", {"expand", "reduce"}) ? weight_sharing::reduce : weight_sharing::expand;
     c.scaling = is("kfac.scaling", {"kfc", "kfac_pytorch"}) ? kfac_scaling::kfac_pytorch : kfac_scaling::kfc;
     c.spatial = is("kfac.spatial", {"full", "uncorrelated"}) ? kfac_spatial::uncorrelated : kfac_spatial::full;
     c.sample.examples = settings.get<index_t>("kfac.example_stride", 1, at_least(1));
-    if (mc_label_stride(settings)) c.sample.examples = 1;  // the pass with drawn labels is of those samples alone
-    c.sample.positions = settings.get<index_t>("kfac.position_stride", 1, at_least(1));
+    c.sample.positions = settings.get<index_t>("kfac.position_stride", 0, at_least(0));
+    if (const index_t stride = mc_label_stride(settings)) {  // the pass with drawn labels is of those samples alone
+        c.sample.examples = 1;
+        c.rows_per_dimension *= stride;
+    }
     return c;
 }
 

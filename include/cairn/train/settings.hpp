@@ -111,13 +111,15 @@ public:
         return paths;
     }
 
-    /// [section.KIND] holds settings of [section] for one of its kinds: what the table of `kind` sets comes before what
-    /// the file's [section] sets, and the tables of the other `kinds` go.
+    /// [section.KIND] holds settings of [section] for one of its kinds, and by their whole paths those of other sections
+    /// (optimizer.kfac.train.batch): what the table of `kind` sets comes before what the file sets elsewhere, and the
+    /// tables of the other `kinds` go.
     void take_table(const std::string& section, const std::string& kind, const std::vector<std::string>& kinds) {
         for (const std::string& one : kinds) {
             const std::string table = section + '.' + one + '.';
             for (auto at = settings_.lower_bound(table); at != settings_.end() && at->first.starts_with(table);) {
-                const std::string path = section + '.' + at->first.substr(table.size());
+                const std::string key = at->first.substr(table.size());
+                const std::string path = key.find('.') != key.npos ? key : section + '.' + key;
                 if (one == kind && (given_.contains(at->first) || !given_.contains(path))) {
                     settings_[path] = at->second;
                     if (given_.contains(at->first)) given_.insert(path);

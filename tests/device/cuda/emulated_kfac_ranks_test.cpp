@@ -199,7 +199,7 @@ TEST_CASE("GPU K-FAC on ranks, emulated: a state goes on with another placement,
     kfac_config config = spread_config(kfac_form::eigen);
     config.inverse_staleness = 1;
     const auto ranks_config = [](double fraction, kfac_statistics statistics) {
-        kfac_ranks_config r{.statistics = statistics};
+        kfac_ranks_config r{.statistics = statistics, .form = kfac_form::eigen};
         r.place.grad_worker_fraction = fraction;
         return r;
     };
@@ -254,7 +254,7 @@ TEST_CASE("GPU K-FAC on ranks, emulated: what fits no ranks or no memory is refu
                                                  {0.0, index_t{10}, "memory_limit of 10 bytes"},
                                                  {0.0, index_t{0}, ""}})
         run_ranks(2, [&, share = fraction, most = limit, what = std::string(words)](threads_communicator& c) {
-            kfac_ranks_config r{.memory_limit = most};
+            kfac_ranks_config r{.memory_limit = most, .form = kfac_form::eigen};
             r.place.grad_worker_fraction = share;
             spread_ways ways(c);
             auto roles = ways.roles<float>(r);

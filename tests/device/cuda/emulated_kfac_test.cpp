@@ -14,7 +14,11 @@ TEST_CASE(
     "GPU K-FAC, emulated: with inverse_staleness, the steps until decompositions are used have a share of them each",
     "[cuda]") {
     using gpu = emulated_gpu;
-    kfac_config c{.damping = 0.05, .factor_update_interval = 8, .inverse_update_interval = 8, .inverse_staleness = 2};
+    kfac_config c{.damping = 0.05,
+                  .factor_update_interval = 8,
+                  .inverse_update_interval = 8,
+                  .inverse_staleness = 2,
+                  .form = kfac_form::eigen};
     kfac_laws::small_curved<gpu, float> k(c);
     for (std::uint32_t step = 0; step < 16; ++step) {
         const bool statistics = step % 8 == 0, decomposes = step == 0 || (step >= 8 && step < 10);

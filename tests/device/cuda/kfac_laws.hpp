@@ -187,7 +187,9 @@ struct small_curved {
     }
 };
 
-inline kfac_config every_step() { return {.damping = 0.05, .factor_update_interval = 1, .inverse_update_interval = 2}; }
+inline kfac_config every_step() {
+    return {.damping = 0.05, .factor_update_interval = 1, .inverse_update_interval = 2, .form = kfac_form::eigen};
+}
 
 /// Sums that are not finite are counted and left out of the averages.
 template <class D, class T>

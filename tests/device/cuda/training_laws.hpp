@@ -269,7 +269,8 @@ void same_kfac(const kfac_config& config, double tolerance = std::is_same_v<T, d
 
 template <class D, class T>
 void kfac_directions() {
-    const kfac_config often{.damping = 1e-2, .factor_update_interval = 1, .inverse_update_interval = 2};
+    const kfac_config often{
+        .damping = 1e-2, .factor_update_interval = 1, .inverse_update_interval = 2, .form = kfac_form::eigen};
     const auto with = [&](auto change) {
         kfac_config c = often;
         change(c);

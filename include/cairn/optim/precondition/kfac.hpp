@@ -192,8 +192,10 @@ std::vector<named_tensor<T, D>> kfac<T, D>::tensors() {
 
 template <class T, Device D>
 std::vector<std::pair<std::string, std::int64_t*>> kfac<T, D>::counters() {
-    std::vector<std::pair<std::string, std::int64_t*>> all{
-        {"steps", &s_.steps}, {"begun", &inverses_.begun()}, {"rejected", &factors_.rejected()}};
+    std::vector<std::pair<std::string, std::int64_t*>> all{{"steps", &s_.steps},
+                                                           {"begun", &inverses_.begun()},
+                                                           {"rejected", &factors_.rejected()},
+                                                           {"examples", &factors_.examples()}};
     for (block& b : s_.blocks) {
         all.push_back({b.name + "/ready", &b.ready});
         index_t q = 0;

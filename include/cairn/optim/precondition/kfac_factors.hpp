@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <utility>
 
 namespace cairn {
@@ -67,8 +68,7 @@ public:
         if (!observes_a && !observes_g) return;
         if (b.diagonal) return add_scale_shift(b, rows);
         const bool a = observes_a && !rows.in_backward, g = observes_g && rows.in_backward;
-        sample_strides sample = s_.config.sample;
-        sample.offset = s_.steps / s_.config.factor_update_interval;
+        const sample_strides sample = sample_of(b, rows.positions);
         const bool first = a && !b.a[0].statistics.has_batch();
         for (std::size_t q = 0; q < b.a.size(); ++q)
             add_products(b, rows, static_cast<index_t>(q), a ? &b.a[q].statistics.batch() : nullptr,
@@ -80,6 +80,7 @@ public:
     /// Sums of all ranks enter the averages.
     void update(double examples) {
         s_.roles->finish_sums(s_.blocks);
+        examples_ = static_cast<std::int64_t>(examples);
         const trace_scope scope("average", "", "kfac");
         const bool theirs = s_.config.scaling == kfac_scaling::kfac_pytorch;
         for (std::size_t i = 0; i < s_.blocks.size(); ++i) {
@@ -104,8 +105,18 @@ public:
     std::int64_t& rejected() { return rejected_; }
     std::int64_t rejected() const { return rejected_; }
     double sampling_error() const { return sampling_error_; }
+    /// Of all ranks, in the last batch of statistics.
+    std::int64_t& examples() { return examples_; }
 
 private:
+    // The same on all ranks and for all micro-batches, however large their parts of the batch are.
+    sample_strides sample_of(const block& b, index_t positions) const {
+        sample_strides sample = s_.config.sample;
+        sample.offset = s_.steps / s_.config.factor_update_interval;
+        sample.positions = position_stride(s_.config, examples_, positions, std::max(b.in / b.taps, b.out));
+        return sample;
+    }
+
     template <class S>
     void add_scale_shift(block& b, const curvature_samples<S>& rows) {
         tensor<T, D>& sum = b.a[0].statistics.batch();
@@ -143,7 +154,7 @@ private:
     }
 
     kfac_state<T, D>& s_;
-    std::int64_t rejected_ = 0;
+    std::int64_t rejected_ = 0, examples_ = 0;
     double sampling_error_ = 0;
     double gradient_scale_ = 1;  // of the rows of this step
 };
