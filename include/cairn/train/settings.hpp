@@ -111,9 +111,9 @@ public:
         return paths;
     }
 
-    /// [section.KIND] holds settings of [section] for one of its kinds, and by their whole paths those of other sections
-    /// (optimizer.kfac.train.batch): what the table of `kind` sets comes before what the file sets elsewhere, and the
-    /// tables of the other `kinds` go.
+    /// [section.KIND] holds settings of [section] for one of its kinds, and by their whole paths those of other
+    /// sections (optimizer.kfac.train.batch): what the table of `kind` sets comes before what the file sets elsewhere,
+    /// and the tables of the other `kinds` go.
     void take_table(const std::string& section, const std::string& kind, const std::vector<std::string>& kinds) {
         for (const std::string& one : kinds) {
             const std::string table = section + '.' + one + '.';
