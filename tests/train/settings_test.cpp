@@ -233,7 +233,7 @@ TEST_CASE("kfac.memory_limit_mb is in MiB, as every limit of memory") {
     CHECK(detail::read_kfac_ranks(settings, {}).how.memory_limit == index_t{3} << 20);
 }
 
-// On a linear network under a squared loss the quadratic model is right: the damping falls with every step that it judges.
+// On a linear network under a squared loss the quadratic model is right: the damping falls where steps are judged.
 TEST_CASE("kfac.factor_decay and kfac.damping_decay do what their names say", "[settings]") {
     configuration settings = configuration::from_text(
         "optimizer.kind = 'kfac'\nkfac.step_size = 'quadratic_model'\nkfac.factor_update_interval = 1\n"
