@@ -25,6 +25,20 @@ TEST_CASE("quadratic model: no other step is better", "[kfac]") {
     CHECK(quadratic_model{}.minimum().alpha == 0);
 }
 
+TEST_CASE("quadratic model: a step is shortened to what it may promise", "[kfac]") {
+    const quadratic_model q{-3, 0.5, 4, 1, 2};
+    const auto best = q.minimum();
+    const double promised = -q.value(best);
+    for (const double most : {0.0, 1e-6, 0.3, 0.999}) {
+        const auto s = q.minimum_within(most * promised);
+        CHECK(-q.value(s) == Approx(most * promised).epsilon(1e-9));
+        CHECK(s.alpha * best.mu == Approx(s.mu * best.alpha).margin(1e-12));  // the same direction
+        CHECK(std::abs(s.alpha) <= std::abs(best.alpha));
+    }
+    CHECK(q.minimum_within(promised * 1.01).alpha == best.alpha);
+    CHECK(quadratic_model{}.minimum_within(0).alpha == 0);
+}
+
 TEST_CASE("damping rule: by Levenberg and Marquardt", "[kfac]") {
     damping_rule rule{.lambda = 10, .omega = 0.9, .every = 5};
     CHECK(rule.is_due(5));
@@ -49,22 +63,6 @@ TEST_CASE("quadratic step: on a quadratic loss the model is the loss", "[kfac]")
     }
     problem.backward(nullptr);  // at the minimum after a few steps: no gradient is left
     CHECK(norm(problem.weights.grads()) < 1e-2);
-}
-
-TEST_CASE("quadratic step: damping is judged by a batch that the step has not seen", "[kfac]") {
-    for (const bool others : {false, true}) {
-        linear_regression problem({.in = 20, .out = 3}, 5);  // fewer rows than inputs: a step fits them at once
-        kfac<float> curvature(problem.weights,
-                              {.factor_update_interval = 1, .inverse_update_interval = 1, .kl_clip = 0});
-        quadratic_step size(problem.weights, curvature, {.lambda = 1e-3, .omega = 0.5, .every = 1});
-        problem.take(size, problem.backward(&curvature));
-        CHECK(size.lambda() == 1e-3);  // there was no step before
-        const random_stream random{4, 2, 0};
-        for (index_t i = 0; others && i < problem.x.size(); ++i)
-            problem.x[i] = static_cast<float>(random.normal(static_cast<std::uint64_t>(i)));
-        problem.take(size, problem.backward(&curvature));
-        CHECK(size.lambda() == Approx(others ? 2e-3 : 0.5e-3));  // of other rows the step was worth little
-    }
 }
 
 }  // namespace cairn

@@ -147,7 +147,6 @@ private:
         if (run_.update.quadratic) {
             s.add("kfac/lambda", run_.update.quadratic->lambda());
             s.add("kfac/quadratic_steps", run_.update.quadratic->steps());
-            s.add("kfac/promised", run_.update.quadratic->promised());
         }
         if (residuals_) s.add("compression", residuals_->tensors());
         divergence_watch& watch = run_.update.divergence;
@@ -226,7 +225,6 @@ private:
                 broadcast(run_.replicas.ranks->over.host, std::span<std::int64_t>(number, 1), 0);
         if (run_.update.quadratic) {
             share(run_.update.quadratic->lambda());
-            share(run_.update.quadratic->promised());
             share(run_.update.quadratic->steps());
         }
     }

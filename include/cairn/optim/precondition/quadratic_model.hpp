@@ -4,6 +4,8 @@
 //   q(δ) = ⟨∇, δ⟩ + ½ δᵀ (F + λ I) δ        F: the exact Gauss-Newton matrix of the batch, by products with vectors
 // is minimised over δ = α d₁ + μ d₂, d₁ the preconditioned gradient (α < 0), d₂ the step before: learning rate and
 // momentum at once.
+// A step that promises more than a quarter of the loss is shortened until it promises that: few samples leave F without
+// curvature along it, and batches of 16 diverge by such steps.
 // Levenberg-Marquardt: every T steps ρ = (L(θ + δ) − L(θ)) / q(δ); λ ← λ ω^T where ρ > ¾, λ ω^−T where ρ < ¼.
 
 #include <cairn/core/error.hpp>
@@ -33,6 +35,14 @@ struct quadratic_model {
         const double determinant = f11 * f22 - f12 * f12;
         if (!(determinant > 1e-6 * f11 * f22)) return {-g1 / f11, 0};
         return {(f12 * g2 - f22 * g1) / determinant, (f12 * g1 - f11 * g2) / determinant};
+    }
+    /// Where q is least, or so much of that step that it promises at most `most` ≥ 0: c of it promise 2c − c² as much.
+    step minimum_within(double most) const {
+        const step s = minimum();
+        const double promised = -value(s);
+        if (!(promised > most)) return s;
+        const double c = 1 - std::sqrt(1 - most / promised);
+        return {c * s.alpha, c * s.mu};
     }
 };
 

@@ -4,9 +4,8 @@
 // central differences:
 //   u = J d ≈ (y(θ + εd) − y(θ − εd)) / 2ε        H u ≈ (∇L(y + ηu) − ∇L(y − ηu)) / 2η        d₁ᵀ F d₂ = ⟨u₁, H u₂⟩
 // Four forwards a step, on every n-th sample of the batch (F needs few: Martens and Grosse take a quarter), and
-// one of the whole batch when λ is checked: of the batch after the step, without the step. On its own batch a step
-// keeps its promise even where it only fits these samples, and small batches let λ fall until training diverges. On a
-// device all of it stays there but the few numbers that α, μ and λ are made of: the host waits four times a step.
+// one of the whole batch when λ is checked. On a device all of it stays there but the few numbers that α, μ and λ are
+// made of: the host waits four times a step.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/for_each.hpp>
@@ -77,25 +76,17 @@ public:
     ///                    those samples of it that F is taken of: their outputs before the step are y
     ///   loss(y, whole)   → {mean value, gradient over y}
     ///   sum(numbers)     adds up over the ranks
-    /// First λ is checked with this batch, on which the step before was not made. Returns the model's value: the
-    /// predicted change of the loss.
+    /// Returns the model's value: the predicted change of the loss, which is at least 0.
     template <class Output, class Loss, class Sum>
     double take(double examples, double loss_before, double part, const tensor<float, D>& y, Output&& output,
                 Loss&& loss, Sum&& sum) {
         tensor<float, D>&values = weights_.values(), &direction = weights_.grads();
         const tensor<float, D> gradient = direction.clone(memory_category::workspace);
-        const tensor<float, D> kept = values.clone(memory_category::workspace);
-        if (steps_ > 0 && damping_.is_due(steps_)) {
-            for_each(functors::moved_along{-1}, values, kept, previous_);
-            std::array<double, 1> without{part > 0 ? part * loss(output(true), true).value : 0.0};  // 0: no samples
-            sum(std::span<double>(without));
-            damping_.observe(loss_before - without[0], promised_);
-        }
-        ++steps_;
         curvature_.set_damping(damping_.lambda);
         curvature_.precondition(examples, 0);  // the model decides how far, not the clip
 
-        const inner_products in = inner_products_of(gradient, direction, previous_, kept);
+        const inner_products in = inner_products_of(gradient, direction, previous_, values);
+        const tensor<float, D> kept = values.clone(memory_category::workspace);
         const double size = std::sqrt(in.theta_theta);
         const tensor<float, D> u1 = moved(y, kept, size, direction, std::sqrt(in.d_d), output),
                                u2 = moved(y, kept, size, previous_, std::sqrt(in.p_p), output);
@@ -106,16 +97,21 @@ public:
         sum(std::span<double>(curved));
         const quadratic_model q{in.g_d, in.g_p, curved[0] + lambda * in.d_d, curved[1] + lambda * in.d_p,
                                 curved[2] + lambda * in.p_p};
-        const quadratic_model::step s = q.minimum();
+        const quadratic_model::step s = q.minimum_within(0.25 * loss_before);
         for_each(functors::quadratic_move{static_cast<float>(s.alpha), static_cast<float>(s.mu)}, values, kept,
                  direction, previous_);
-        return promised_ = q.value(s);
+        const double expected = q.value(s);
+        if (damping_.is_due(++steps_)) {
+            std::array<double, 1> after{part > 0 ? part * loss(output(true), true).value : 0.0};  // 0: no samples here
+            sum(std::span<double>(after));
+            damping_.observe(after[0] - loss_before, expected);
+        }
+        return expected;
     }
 
     // State for a restored run.
     double& lambda() { return damping_.lambda; }
     std::int64_t& steps() { return steps_; }
-    double& promised() { return promised_; }
     tensor<float, D>& previous() { return previous_; }
 
 private:
@@ -125,14 +121,14 @@ private:
     };
     // By parameter, and in the order of the whole model: the same bits on one rank and on stages.
     inner_products inner_products_of(const tensor<float, D>& gradient, const tensor<float, D>& direction,
-                                     const tensor<float, D>& previous, const tensor<float, D>& kept) const {
+                                     const tensor<float, D>& previous, const tensor<float, D>& values) const {
         const auto& parameters = weights_.parameters();
         tensor<double, D> of_parameters({std::ssize(parameters), 6}, memory_category::workspace);
         double* to = of_parameters.data();
         for (const auto& [name, p] : parameters) {
-            const index_t at = p->value.data() - weights_.values().data();
+            const index_t at = p->value.data() - values.data();
             pair_products_into(D{}, p->shape.size(), gradient.data() + at, direction.data() + at, previous.data() + at,
-                               kept.data() + at, {{0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}, {3, 3}}, to);
+                               values.data() + at, {{0, 1}, {0, 2}, {1, 1}, {1, 2}, {2, 2}, {3, 3}}, to);
             to += 6;
         }
         const tensor<double> sums = host_side(of_parameters);
@@ -191,7 +187,6 @@ private:
     damping_rule damping_;
     tensor<float, D> previous_;  // δ of the step before
     std::int64_t steps_ = 0;
-    double promised_ = 0;                                                 // by the model, of the step before
     std::function<std::vector<double>(std::vector<double>)> over_model_;  // unset: the arena has the whole model
 };
 
