@@ -89,6 +89,11 @@ TEST_CASE("kfac: kernel points taken as uncorrelated are blocks of their own, wi
         const auto got = preconditioned(conv<double>(p.c), x, dy, how, gradient);
         const auto in = static_cast<std::size_t>(g.c_in / g.groups), out = static_cast<std::size_t>(g.c_out / g.groups);
         const auto taps = static_cast<std::size_t>(g.kernel_points()), row = taps * in + (p.c.bias ? 1 : 0);
+        kfac_config limited = exact(0.05);
+        limited.max_size = index_t(row) - 1;  // so are those whose factor is too large
+        CHECK(preconditioned(conv<double>(p.c), x, dy, limited, gradient) == got);
+        limited.max_size = index_t(row);
+        CHECK(preconditioned(conv<double>(p.c), x, dy, limited, gradient) != got);
         const auto points = static_cast<std::size_t>(g.n * g.in_points()), groups = static_cast<std::size_t>(g.groups);
         const auto outputs = static_cast<std::size_t>(g.n * g.out_points());
         for (std::size_t q = 0; q < groups; ++q) {

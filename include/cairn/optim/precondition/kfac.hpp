@@ -12,10 +12,11 @@
 //                   long as its gradient, or of root mean square 1 for optimizers that divide by the gradient's size
 //
 // A layer of one weight (and bias) is one block for each group. Lookups have a diagonal A. Scale and shift of
-// normalisation, and factors beyond `max_size`, are diagonal. Parameters that no layer announces, or that `skip` names,
-// keep their gradients. With `inverse_staleness` the decompositions are used that many steps after their start, the
-// same steps in every run: on the host they are made on a thread of their own, on a grid device in shares of n³ over
-// these steps (device/deferred_tasks.hpp). Several ranks share the work through kfac_work_assignment (kfac_layer.hpp).
+// normalisation, and factors beyond `max_size`, are diagonal; of convolutions beyond it the kernel's points are taken
+// as uncorrelated. Parameters that no layer announces, or that `skip` names, keep their gradients. With
+// `inverse_staleness` the decompositions are used that many steps after their start, the same steps in every run: on
+// the host they are made on a thread of their own, on a grid device in shares of n³ over these steps
+// (device/deferred_tasks.hpp). Several ranks share the work through kfac_work_assignment (kfac_layer.hpp).
 // On a grid device the host waits only in steps that take statistics, for whether they are finite, and in a stage of a
 // pipeline for the lengths of directions.
 

@@ -40,7 +40,8 @@ struct kfac_config {
     // has about `rows_per_dimension` rows for each dimension of a layer's larger factor, or all that it has.
     sample_strides sample = {.positions = 0};
     index_t rows_per_dimension = 4;
-    index_t max_size = 8192;             // of a factor; larger ones are diagonal
+    // Of a factor; larger ones are diagonal, and where one is of a kernel's points, these are taken as uncorrelated.
+    index_t max_size = 2048;
     std::vector<std::string> skip = {};  // parts of names of weights that are left alone
 };
 

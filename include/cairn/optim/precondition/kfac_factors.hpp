@@ -32,7 +32,14 @@ public:
         b.transposed = rows.kind == rows_kind::lookup;
         b.patches = rows.kind == rows_kind::convolution;
         b.diagonal = rows.kind == rows_kind::norm;
-        if (s_.config.spatial == kfac_spatial::uncorrelated && b.patches && rows.conv.kernel_points() > 1) {
+        const bool has_points = b.patches && rows.conv.kernel_points() > 1,
+                   too_large = has_points && rows.in + (b.bias ? 1 : 0) > s_.config.max_size &&
+                               s_.config.sharing == weight_sharing::expand;
+        if (too_large && s_.config.spatial == kfac_spatial::full)
+            s_.diagnostics.push_back(concat("the points of the kernel of ", b.name, ", whose factor of ", rows.in,
+                                            " is larger than kfac.max_size = ", s_.config.max_size,
+                                            ", are taken as uncorrelated"));
+        if (too_large || (has_points && s_.config.spatial == kfac_spatial::uncorrelated)) {
             b.taps = rows.conv.kernel_points();
             b.bias = nullptr;  // keeps its gradient
         }
