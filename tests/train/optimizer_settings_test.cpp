@@ -86,6 +86,17 @@ TEST_CASE("optimizer settings: a kind's table may set what is of other sections,
     CHECK(choose({"optimizer.kind=kfac", "train.batch=16"}, file).number("train.batch") == 16);
 }
 
+TEST_CASE("optimizer settings: a file's table of K-FAC is for its step size") {
+    const char* const file = "[optimizer]\nkind = 'adam'\n[kfac]\nstep_size = 'quadratic_model'\ndamping = 1\n";
+    CHECK(choose({"optimizer.kind=kfac"}, file).number("kfac.damping") == 1);
+    CHECK(choose({"optimizer.kind=kfac", "kfac.step_size=quadratic_model"}, file).number("kfac.damping") == 1);
+    chosen graft = choose({"optimizer.kind=kfac", "kfac.step_size=graft", "kfac.form=eigen"}, file);
+    CHECK(graft.left_out == paths{"kfac.damping"});
+    CHECK_FALSE(graft.settings.has("kfac.damping"));
+    CHECK(graft.settings.has("kfac.form"));
+    CHECK(choose({"optimizer.kind=kfac", "kfac.step_size=clip"}).left_out == paths{"kfac.damping"});
+}
+
 TEST_CASE("optimizer settings: the command line comes before every table") {
     chosen c = choose({"optimizer.kind=adam", "optimizer.lr=7", "optimizer.momentum=0.1"});
     CHECK(c.left_out.empty());

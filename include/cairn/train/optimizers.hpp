@@ -194,7 +194,8 @@ std::string optimizer_of_steps(configuration& settings) {
 /// A workload file's [optimizer] is of its own kind, and may have a table [optimizer.KIND] for each other one. Where
 /// the command line names another kind, that kind's table is taken, or its defaults; a preconditioner that leaves its
 /// steps to optimizer.base precedes the file's own optimizer; a user's kind, of which no defaults are known, has what
-/// the file sets. Returns the settings of the file that are left out.
+/// the file sets. Likewise a file's [kfac] is for its kfac.step_size, and goes where the command line names another.
+/// Returns the settings of the file that are left out.
 template <Device D>
 std::vector<std::string> choose_optimizer(configuration& settings) {
     const std::string kind = detail::optimizer_kind<D>(settings), own = settings.text_of_file("optimizer.kind", "sgd");
@@ -212,6 +213,9 @@ std::vector<std::string> choose_optimizer(configuration& settings) {
         left_out = settings.leave_out("optimizer", stays);
     }
     settings.take_table("optimizer", kind, kinds);
+    if (kind == "kfac" &&
+        settings.text_of_file("kfac.step_size", "graft") != settings.get("kfac.step_size", std::string("graft")))
+        for (const std::string& path : settings.leave_out("kfac")) left_out.push_back(path);
     if (const auto lr = detail::usual_rate(optimizer_of_steps<D>(settings))) settings.set_default("optimizer.lr", *lr);
     return left_out;
 }
