@@ -282,6 +282,9 @@ private:
                      static_cast<long long>(run_.batches.epochs), run_.batches.train->batches_per_epoch(),
                      run_.task.batch, D::name, run_.processors().c_str(),
                      static_cast<unsigned long long>(run_.task.seed), directory_->path().c_str());
+        const std::string scope = run_.update.curvature ? run_.update.curvature->scope() : "";
+        const bool whole = run_.world.size() == run_.mesh.axes.data;
+        if (!scope.empty()) std::fprintf(stderr, "%s%s\n", whole ? "" : "rank 0: ", scope.c_str());
     }
 
     void print_test() {

@@ -89,6 +89,12 @@ nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metri
     if (run.model.scaler) result["loss_scale"] = run.model.scaler->scale();
     if (run.update.trainer) result["recorded_steps"] = run.update.trainer->recorder().launched();
     for (const auto& [figure, value] : o.metrics) result["test_" + figure] = value;
+    if (run.update.curvature)
+        for (const auto& [guard, times] : run.update.curvature->guards()) {
+            auto most = static_cast<double>(times);  // of all ranks, some of which act together
+            all_reduce(run.world, std::span<double>(&most, 1), {.op = reduction::max});
+            result["guards"][guard] = static_cast<std::int64_t>(most);
+        }
     return result;
 }
 
@@ -103,9 +109,10 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
                          memory = memory_by_category(D::memory());  // before the machine's ceilings are measured
     const std::vector<std::string> traces = traces_of_all_ranks(run.world);
     if (!run.is_root()) return {};
-    const std::vector<std::string> diagnostics =
+    std::vector<std::string> diagnostics =
         run.update.curvature ? run.update.curvature->diagnostics() : std::vector<std::string>{};
     print_why_not_recorded(run);
+    if (result.contains("guards")) diagnostics.push_back("how often guards acted: " + result["guards"].dump());
     for (const std::string& line : diagnostics) std::fprintf(stderr, "%s\n", line.c_str());
 
     // An interrupted process may not have the time to measure the machine.
@@ -117,7 +124,8 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     record["device"] = D::name;
     record["batch"] = run.task.batch;
     record["parameters"] = run.model.parameters;
-    if (run.update.curvature) record["preconditioner"] = diagnostics;
+    if (run.update.curvature)
+        record["preconditioner"] = diagnostics, record["preconditions"] = run.update.curvature->scope();
     const nlohmann::json profile = profile_json(trace::global().events(), record["machine"]);
     if (!trace::global().events().empty() || !std::filesystem::exists(directory->file("trace.json")))
         directory->write("trace.json", joined_traces(traces));  // else there is one of a process before this one

@@ -165,8 +165,14 @@ void directions() {
         CHECK(factor(1e-9, 1e-9, 0) == 1);  // the length of the step is not known
         // These layers are some of a model's, of which products of 4 and 25 are known.
         const auto d_model = on_device<D>(kernel_laws::of_numbers<double>({4, 25}));
-        direction_factors(D{}, 2, products.data(), d_model.data(), {0.01, 0, 0.1}, factors.data());
+        tensor<double, D> shortened = tensor<double, D>::zeros({1});
+        direction_factors(D{}, 2, products.data(), d_model.data(), {0.01, 0, 0.1}, factors.data(), shortened.data());
         CHECK(std::abs(static_cast<double>(on_host(factors)[1]) - 0.5) < 1e-7);
+        CHECK(on_host(shortened)[0] == 1);
+        direction_factors(D{}, 2, products.data(), d_model.data(), {1e9, 0, 0.1}, factors.data(), shortened.data());
+        direction_factors(D{}, 2, products.data(), d_model.data(), {0.01, 0, 0.1, direction_length::of_gradient},
+                          factors.data(), shortened.data());
+        CHECK(on_host(shortened)[0] == 1);  // where no limit holds, and where lengths are the gradients'
         direction_factors(D{}, 2, products.data(), d_model.data(), {0, 0.1, 0.1}, factors.data());
         CHECK(std::abs(static_cast<double>(on_host(factors)[0]) - 0.2) < 1e-7);
         direction_factors(D{}, 2, products.data(), static_cast<const double*>(nullptr), {0, 1e-2, 0.1}, factors.data());

@@ -183,11 +183,13 @@ void direction_products(cpu, const gradient_layout<T>& gradient, const T* all, d
 }
 
 /// factors (count): what the directions of `count` layers are multiplied by. products (count, 3) as direction_products
-/// leaves them; of_model: ⟨V, ∇W⟩ and ‖V‖² of the whole model, null where these layers are all of it.
+/// leaves them; of_model: ⟨V, ∇W⟩ and ‖V‖² of the whole model, null where these layers are all of it. *shortened is
+/// counted up where a limit holds; null: it is not counted.
 template <class T>
 void direction_factors(cpu, index_t count, const double* products, const double* of_model, const direction_limits& to,
-                       T* factors) {
+                       T* factors, double* shortened = nullptr) {
     const double scale = to.scale(count, products, of_model);
+    if (shortened && to.length == direction_length::own && scale < 1) ++*shortened;
     for (index_t i = 0; i < count; ++i) factors[i] = static_cast<T>(to.factor(scale, products + 3 * i));
 }
 

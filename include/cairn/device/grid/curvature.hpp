@@ -197,11 +197,13 @@ struct direction_factors_kernel {
     const double *products, *of_model;
     direction_limits to;
     T* factors;
+    double* shortened;
     template <class Block>
     CAIRN_HD void operator()(Block& b) const {
         const double scale = to.scale(count, products, of_model);
         for (index_t i = b.thread(); i < count; i += b.threads())
             factors[i] = static_cast<T>(to.factor(scale, products + 3 * i));
+        if (shortened && to.length == direction_length::own && scale < 1 && b.thread() == 0) *shortened += 1;
     }
 };
 
@@ -317,11 +319,13 @@ void direction_products(D d, const gradient_layout<T>& gradient, const T* v, dou
 }
 
 /// factors (count): what the directions of `count` layers are multiplied by. products (count, 3) as direction_products
-/// leaves them; of_model: ⟨V, ∇W⟩ and ‖V‖² of the whole model, null where these layers are all of it.
+/// leaves them; of_model: ⟨V, ∇W⟩ and ‖V‖² of the whole model, null where these layers are all of it. *shortened is
+/// counted up where a limit holds; null: it is not counted.
 template <class T, GridDevice D>
 void direction_factors(D, index_t count, const double* products, const double* of_model, const direction_limits& to,
-                       T* factors) {
-    D::launch({.blocks = 1, .threads = 64}, grid::direction_factors_kernel<T>{count, products, of_model, to, factors});
+                       T* factors, double* shortened = nullptr) {
+    D::launch({.blocks = 1, .threads = 64},
+              grid::direction_factors_kernel<T>{count, products, of_model, to, factors, shortened});
 }
 
 /// The gradient becomes *factor · v; factor in device memory.

@@ -115,6 +115,8 @@ public:
     std::vector<named_tensor<T, D>> tensors() override;
     std::vector<std::pair<std::string, std::int64_t*>> counters() override;
     void release() override;
+    std::string scope() const override;
+    std::vector<std::pair<std::string, std::int64_t>> guards() const override;
     std::vector<std::string> diagnostics() const override;
 
     const kfac_config& config() const { return s_.config; }
@@ -221,14 +223,29 @@ void kfac<T, D>::release() {
 }
 
 template <class T, Device D>
+std::string kfac<T, D>::scope() const {
+    index_t of_all = 0, of_blocks = 0;
+    for (const parameter<T, D>* p : s_.parameters) of_all += p->shape.size();
+    for (const block& b : s_.blocks) of_blocks += b.size();
+    return concat("kfac preconditions ", of_blocks, " of ", of_all, " parameters, those of ", s_.blocks.size(),
+                  s_.blocks.size() == 1 ? " layer" : " layers",
+                  of_blocks ? "" : ": no layer announces its rows to it, so the step is the base's alone");
+}
+
+template <class T, Device D>
+std::vector<std::pair<std::string, std::int64_t>> kfac<T, D>::guards() const {
+    return {{"shortened_steps", directions_.shortened()},     // by kl_clip or norm_limit
+            {"rejected_statistics", rejected()},              // not finite, left out of the averages
+            {"retried_decompositions", inverses_.retried()},  // with more damping, or in double
+            {"kept_decompositions", inverses_.kept_old()}};   // failed; the ones before stayed in use
+}
+
+template <class T, Device D>
 std::vector<std::string> kfac<T, D>::diagnostics() const {
     std::vector<std::string> all = s_.diagnostics;
     for (std::string& line : s_.roles->diagnostics()) all.push_back(std::move(line));
-    if (rejected() > 0)
-        all.push_back(concat(rejected(), " sums of statistics were not finite and left out of the averages"));
     if (inverses_.kept_old() > 0)
-        all.push_back(concat(inverses_.kept_old(), " decompositions failed, the ones before stayed in use; the first: ",
-                             inverses_.first_kept()));
+        all.push_back(concat("the first decomposition that failed: ", inverses_.first_kept()));
     if (s_.config.inverse_staleness > 0)
         all.push_back(concat("decompositions are used ", s_.config.inverse_staleness,
                              " steps after they were begun, and are at most ",

@@ -8,6 +8,7 @@
 #include <cairn/optim/precondition/kfac_state.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -20,7 +21,10 @@ public:
     explicit kfac_directions(kfac_state<T, D>& s) : s_(s) {}
 
     /// All layers are known.
-    void start() { order_ = s_.roles->order_of_directions(s_.blocks); }
+    void start() {
+        order_ = s_.roles->order_of_directions(s_.blocks);
+        shortened_ = tensor<double, D>::zeros({1}, memory_category::optimizer);
+    }
 
     /// Of the layers whose directions are made on this rank; zeros for the others.
     void make() {
@@ -57,13 +61,18 @@ public:
         }
         const tensor<double, D> of_model = s_.over_model ? products_of_model(ready, products, to) : tensor<double, D>{};
         tensor<T, D> factors({count}, memory_category::workspace);
-        direction_factors(D{}, count, products.data(), of_model.data(), to, factors.data());
+        direction_factors(D{}, count, products.data(), of_model.data(), to, factors.data(), shortened_.data());
         for (index_t i = 0; i < count; ++i) {
             block& b = *ready[static_cast<std::size_t>(i)];
             put_direction(D{}, layout_of(b), b.direction.data(), factors.data() + i);
             b.direction.reset();
         }
         directions_.reset();
+    }
+
+    /// Steps whose directions kl_clip or norm_limit made shorter. Waits for the device.
+    std::int64_t shortened() const {
+        return shortened_.empty() ? 0 : static_cast<std::int64_t>(host_side(shortened_)[0]);
     }
 
     /// Of all layers, in the order in which roles want them.
@@ -124,6 +133,7 @@ private:
     kfac_state<T, D>& s_;
     std::vector<std::size_t> order_;
     tensor<T, D> directions_;
+    tensor<double, D> shortened_;
 };
 
 }  // namespace cairn

@@ -53,6 +53,8 @@ public:
 
     /// Step at which decompositions were begun that are not in use yet; below 0: none.
     std::int64_t& begun() { return begun_; }
+    /// Decompositions that took more than one attempt.
+    std::int64_t retried() const { return retried_; }
     /// Decompositions that failed, so that the ones before stayed; and why the first of them did.
     std::int64_t kept_old() const { return kept_old_; }
     const std::string& first_kept() const { return first_kept_; }
@@ -63,8 +65,9 @@ private:
         kfac_factor<T, D>* factor;
         const block* of;
         tensor<T, D> average;
-        double damping;  // of the inverse form
-        bool first;      // nothing older can be used instead
+        double damping;      // of the inverse form
+        bool first;          // nothing older can be used instead
+        bool again = false;  // the first attempt failed
         std::string failure = {};
     };
 
@@ -120,8 +123,9 @@ private:
     }
     void make(task& t) const {
         try {
-            t.factor->pending = kept(s_.config.form == kfac_form::eigen ? eigen_decomposition_of(t.average)
-                                                                        : damped_inverse_of(t.average, t.damping));
+            t.factor->pending =
+                kept(s_.config.form == kfac_form::eigen ? eigen_decomposition_of(t.average, &t.again)
+                                                        : damped_inverse_of(t.average, t.damping, &t.again));
         } catch (const error& e) {
             t.failure = concat(t.of->name, ": ", e.what());
             t.factor->pending = kept(t.factor->inverse);  // the last good one stays
@@ -132,6 +136,7 @@ private:
         work_.close();
         std::string failure;
         for (const task& t : tasks_) {
+            retried_ += t.again;
             if (t.failure.empty()) continue;
             if (t.first && failure.empty()) failure = concat("kfac: step ", s_.steps + 1, ", ", t.failure);
             if (!t.first && kept_old_++ == 0) first_kept_ = concat("step ", s_.steps + 1, ", ", t.failure);
@@ -155,7 +160,7 @@ private:
     }
 
     kfac_state<T, D>& s_;
-    std::int64_t kept_old_ = 0;
+    std::int64_t retried_ = 0, kept_old_ = 0;
     std::string first_kept_;
     std::int64_t begun_ = -1;
     std::vector<task> tasks_;

@@ -57,9 +57,10 @@ struct inverse_of_diagonal {
 
 }  // namespace detail
 
-/// Eigenvectors and eigenvalues of a factor; where float fails, by way of double. Throws if that fails too.
+/// Eigenvectors and eigenvalues of a factor; where float fails, by way of double: *again is set. Throws if that fails
+/// too.
 template <class T, Device D>
-decomposition<T, D> eigen_decomposition_of(const tensor<T, D>& factor) {
+decomposition<T, D> eigen_decomposition_of(const tensor<T, D>& factor, bool* again = nullptr) {
     if (factor.rank() == 1) {
         tensor<T, D> values = factor.clone(memory_category::optimizer);
         for_each(functors::at_least_zero<T>{}, values);
@@ -68,14 +69,16 @@ decomposition<T, D> eigen_decomposition_of(const tensor<T, D>& factor) {
     try {
         return detail::eigen_of(factor);
     } catch (const error&) {
+        if (again) *again = true;
         const decomposition<double, D> d = detail::eigen_of(detail::converted<double>(factor));
         return {detail::converted<T>(d.matrix), detail::converted<T>(d.values)};
     }
 }
 
-/// (factor + damping I)⁻¹; where that fails with ten times the damping, then in double. Throws if all of it fails.
+/// (factor + damping I)⁻¹; where that fails with ten times the damping, then in double: *again is set. Throws if all of
+/// it fails.
 template <class T, Device D>
-decomposition<T, D> damped_inverse_of(const tensor<T, D>& factor, double damping) {
+decomposition<T, D> damped_inverse_of(const tensor<T, D>& factor, double damping, bool* again = nullptr) {
     if (factor.rank() == 1) {
         tensor<T, D> values = factor.clone(memory_category::optimizer);
         for_each(detail::inverse_of_diagonal<T>{static_cast<T>(damping)}, values);
@@ -85,6 +88,7 @@ decomposition<T, D> damped_inverse_of(const tensor<T, D>& factor, double damping
         try {
             return {inverse_of_positive(D{}, detail::damped(factor, more * damping)), {}};
         } catch (const error&) {  // the next attempt
+            if (again) *again = true;
         }
     }
     const tensor<double, D> exact = detail::damped(detail::converted<double>(factor), 10 * damping);

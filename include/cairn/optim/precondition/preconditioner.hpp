@@ -45,6 +45,10 @@ public:
     virtual std::vector<std::pair<std::string, std::int64_t*>> counters() = 0;
     /// After tensors() was read or written: memory that this rank need not keep.
     virtual void release() {}
+    /// What it changes, in a line, once layers have made themselves known; "" where that is all.
+    virtual std::string scope() const { return {}; }
+    /// How often each of its guards acted, by name, on this rank. May wait for the device.
+    virtual std::vector<std::pair<std::string, std::int64_t>> guards() const { return {}; }
     /// Diagnostics of the run so far, a line each.
     virtual std::vector<std::string> diagnostics() const { return {}; }
 };
