@@ -10,6 +10,7 @@
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/embedding.hpp>
 #include <cairn/nn/flatten.hpp>
+#include <cairn/nn/graph_conv.hpp>
 #include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/sequential.hpp>
@@ -343,6 +344,62 @@ TEST_CASE("kfac: the scaling of kfac-pytorch", "[kfac]") {
           rows_of_linear(image, dy, 4, 3), 2);
     const tensor<double> x = random_tensor({examples, 4, 3}, 5), to = random_tensor({examples, 4, 2}, 6);
     check(linear<double>({.in = 3, .out = 2}), x, to, rows_of_linear(x, to, 3, 2), 1);
+}
+
+TEST_CASE("kfac: a graph convolution is an affine map of the sums of its nodes", "[kfac]") {
+    // Three nodes: 0 - 1 - 2, with weights.
+    csr_matrix<float> edges;
+    edges.rows = edges.columns = 3;
+    edges.begin = {0, 1, 3, 4};
+    edges.column = {1, 0, 2, 1};
+    edges.value = {1, 1, 2, 2};
+    const double degree[] = {2, 4, 3};
+    const double with_loops[3][3] = {{1, 1, 0}, {1, 1, 2}, {0, 2, 1}};
+    const index_t graphs = 4, nodes = 3, in = 4, out = 2;
+    const tensor<double> x = random_tensor({graphs, nodes, in}, 1), dy = random_tensor({graphs, nodes, out}, 2);
+    for (const bool bias : {true, false}) {
+        rows_by_loops rows;
+        for (index_t n = 0; n < graphs; ++n)
+            for (index_t r = 0; r < nodes; ++r) {
+                std::vector<double> a(std::size_t(in), 0.0);
+                for (index_t c = 0; c < nodes; ++c)
+                    for (index_t i = 0; i < in; ++i)
+                        a[std::size_t(i)] +=
+                            with_loops[r][c] / std::sqrt(degree[r] * degree[c]) * x[(n * nodes + c) * in + i];
+                if (bias) a.push_back(1);
+                rows.a.push_back(a);
+                rows.g.emplace_back(dy.data() + (n * nodes + r) * out, dy.data() + (n * nodes + r + 1) * out);
+            }
+        // ∇W = Σ g aᵀ, and the solve of it; the layer has W (in, out), and its bias apart.
+        std::vector<double> gradient(std::size_t(out) * rows.a[0].size());
+        for (std::size_t r = 0; r < rows.a.size(); ++r)
+            for (std::size_t o = 0; o < std::size_t(out); ++o)
+                for (std::size_t i = 0; i < rows.a[0].size(); ++i)
+                    gradient[o * rows.a[0].size() + i] += rows.g[r][o] * rows.a[r][i];
+        const auto expected = solve_block(rows, double(graphs), double(nodes), 0.03, gradient);
+
+        sequential<double> net;
+        net.add("layer",
+                graph_conv<double>({.in = in, .out = out, .graph = graph_operator::normalised(edges), .bias = bias}));
+        arena<double> weights(net.parameters(), 5);
+        weights.zero_grad();
+        kfac<double> k(weights, exact(0.03));
+        pass_context p;
+        p.curvature = k.begin_step();
+        saved_tensors<double> saved;
+        net.forward(x.clone(), saved, p);
+        net.backward(dy.clone(), saved, p);
+        k.precondition(double(graphs), 0.1);
+        std::vector<double> got;
+        const auto& all = weights.parameters();
+        for (index_t o = 0; o < out; ++o) {
+            for (index_t i = 0; i < in; ++i) got.push_back(all[0].p->grad[i * out + o]);
+            if (bias) got.push_back(all[1].p->grad[o]);
+        }
+        CHECK(distance(got, expected) < 1e-9);
+        CHECK(k.scope() == concat("kfac preconditions ", in * out + (bias ? out : 0), " of ",
+                                  in * out + (bias ? out : 0), " parameters, those of 1 layer"));
+    }
 }
 
 TEST_CASE("kfac: lookups have a diagonal factor, and so have dimensions beyond the limit", "[kfac]") {

@@ -37,6 +37,7 @@ struct curvature_samples {
     const std::int32_t* ids = nullptr;  // (examples · positions), of a lookup
     conv_geometry conv{};               // of a convolution
     bool in_backward = false;
+    bool transposed = false;  // of linear: the weight is stored (in, out)
 
     curvature_samples input(const T* rows) const {
         curvature_samples s = *this;

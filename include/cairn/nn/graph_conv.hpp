@@ -2,6 +2,7 @@
 // Graph convolution (Kipf and Welling, ICLR 2017):  y = Â x W + b,   Â = D^-1/2 (A + I) D^-1/2,   D: row sums of A + I
 // x (N, nodes, in), W (in, out), b (out), y (N, nodes, out). Every sample of a batch lies on the same graph.
 //   h = x W,  y = Â h + b        dh = Âᵀ dy,   dx = dh Wᵀ,   dW += xᵀ dh,   db += column sums of dy
+// To second-order methods it is an affine map of the nodes' sums Â x: dW = (Â x)ᵀ dy.
 // Saved: x; after backward_input also dy. Workspace: h, dh. Tested against plain loops in tests/nn/graph_conv_test.cpp.
 
 #include <cairn/core/csr.hpp>
@@ -129,6 +130,11 @@ public:
             propagate(config_.graph->template matrix<S, D>(), h, y);
         }
         if (config_.bias) add_to_rows(D{}, rows, config_.out, this->bias().data(), y.data());
+        if (p.curvature && p.curvature->wants(weight_.id, rows_kind::linear)) {
+            tensor<T, D> sums(x.shape(), memory_category::workspace);
+            propagate(config_.graph->template matrix<S, D>(), x, sums);
+            announce(p.curvature, samples(x).input(sums.data()));
+        }
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
@@ -138,6 +144,7 @@ public:
         tensor<T, D> x = saved.take(0);
         const shape in = x.shape();
         const tensor<T, D> dh = pulled_back(dy);
+        announce(p.curvature, samples(dy).output_gradient(dy.data()));
         if (p.weight_gradient) add_gradients(x, dy, dh);
         x.reset();
         return p.input_gradient ? through_weight(dh, in) : tensor<T, D>{};
@@ -145,6 +152,7 @@ public:
 
     tensor<T, D> input_gradient(const tensor<T, D>& dy, const shape& in) { return through_weight(pulled_back(dy), in); }
     void weight_gradient(const tensor<T, D>& x, const tensor<T, D>& dy, const pass_context& p) {
+        announce(p.curvature, samples(dy).output_gradient(dy.data()));
         if (p.weight_gradient) add_gradients(x, dy, pulled_back(dy));
     }
 
@@ -182,9 +190,20 @@ private:
 
     /// to = m from, of each sample.
     void propagate(const csr_view<S>& m, const tensor<T, D>& from, tensor<T, D>& to) const {
-        const index_t each = m.rows * config_.out;
+        const index_t width = from.extent(-1), each = m.rows * width;
         for (index_t n = 0; n < from.extent(0); ++n)
-            csr_times_dense(D{}, m, config_.out, from.data() + n * each, to.data() + n * each);
+            csr_times_dense(D{}, m, width, from.data() + n * each, to.data() + n * each);
+    }
+
+    // Of x or dy.
+    curvature_samples<T> samples(const tensor<T, D>& t) const {
+        return {.weight = weight_.id,
+                .bias = this->bias_id(),
+                .examples = t.extent(0),
+                .positions = t.extent(1),
+                .in = config_.in,
+                .out = config_.out,
+                .transposed = true};
     }
 
     /// dh = Âᵀ dy.

@@ -27,7 +27,8 @@ struct widened_rows {
                 .dy = s.dy ? dy.data() : nullptr,
                 .ids = s.ids,
                 .conv = s.conv,
-                .in_backward = s.in_backward};
+                .in_backward = s.in_backward,
+                .transposed = s.transposed};
     }
 };
 

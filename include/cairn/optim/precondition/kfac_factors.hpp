@@ -29,7 +29,8 @@ public:
                 " was not there in the first step; every layer must be used in it, on every rank");
         block b{.name = weight->name, .weight = weight};
         if (rows.bias >= 0) b.bias = s_.parameters[static_cast<std::size_t>(rows.bias)];
-        b.transposed = rows.kind == rows_kind::lookup;
+        b.lookup = rows.kind == rows_kind::lookup;
+        b.transposed = b.lookup || rows.transposed;
         b.patches = rows.kind == rows_kind::convolution;
         b.diagonal = rows.kind == rows_kind::norm;
         const bool has_points = b.patches && rows.conv.kernel_points() > 1,
@@ -50,14 +51,14 @@ public:
         b.in = b.diagonal ? 2 * rows.in : rows.in + (b.bias ? 1 : 0);
         b.out = b.diagonal ? 1 : rows.out;
         const index_t a_size = b.in / b.taps;
-        if (!b.diagonal && std::max(b.transposed ? 0 : a_size, b.out) > s_.config.max_size)
+        if (!b.diagonal && std::max(b.lookup ? 0 : a_size, b.out) > s_.config.max_size)
             s_.diagnostics.push_back(concat("the curvature of ", b.name, ", ", b.out, " x ", a_size,
                                             ", has a factor larger than kfac.max_size = ", s_.config.max_size,
                                             ": of that only the diagonal is used"));
         const index_t groups = b.diagonal || b.transposed ? 1 : weight->shape[0] / b.out;
         for (index_t q = 0; q < groups; ++q) {
             b.a.push_back(
-                {running_factor<T, D>(a_size, b.diagonal || b.transposed || a_size > s_.config.max_size), {}, {}});
+                {running_factor<T, D>(a_size, b.diagonal || b.lookup || a_size > s_.config.max_size), {}, {}});
             if (!b.diagonal) b.g.push_back({running_factor<T, D>(b.out, b.out > s_.config.max_size), {}, {}});
         }
         const std::size_t at = rows.in_backward ? s_.blocks.size() : 0;

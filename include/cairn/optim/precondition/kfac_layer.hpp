@@ -28,6 +28,7 @@ struct kfac_layer {
     parameter<T, D>* bias = nullptr;
     index_t in = 0, out = 0;  // of a group's factors; `in` counts the bias
     index_t positions = 1;    // S
+    bool lookup = false;      // rows of the input are one-hot
     bool transposed = false;  // the weight is stored (in, out)
     bool patches = false;     // rows of the input are those of a convolution
     bool diagonal = false;    // scale and shift: a[0] is the diagonal of both, g is empty

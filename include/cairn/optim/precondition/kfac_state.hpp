@@ -28,7 +28,7 @@ struct kfac_state {
     std::function<std::vector<double>(std::vector<double>)> over_model = {};
 
     // Joined one-hot rows would have no diagonal factor.
-    weight_sharing sharing_of(const block& b) const { return b.transposed ? weight_sharing::expand : config.sharing; }
+    weight_sharing sharing_of(const block& b) const { return b.lookup ? weight_sharing::expand : config.sharing; }
     // The block's S: that of the mean over rows of A ⊗ G.
     double shared_positions(const block& b) const {
         const bool one = config.scaling == kfac_scaling::kfac_pytorch || sharing_of(b) == weight_sharing::reduce;
