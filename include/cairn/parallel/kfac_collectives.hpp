@@ -93,8 +93,8 @@ template <Communicator C>
     const std::vector<std::string> reasons = all_gather_text(world, mine);
     for (int r = 0; r < world.size(); ++r)
         if (const std::string& why = reasons[static_cast<std::size_t>(r)]; !why.empty())
-            fail("rank ", r, " of ", world.size(), ": ", why);
-    fail("kfac: a decomposition failed");
+            fail_divergence("rank ", r, " of ", world.size(), ": ", why);
+    fail_divergence("kfac: a decomposition failed");
 }
 
 /// Collective. Whatever is fresh on one rank is so on all; throws on all where one has a failure.

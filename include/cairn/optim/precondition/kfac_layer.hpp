@@ -81,7 +81,7 @@ public:
     /// that no rank has.
     virtual void share_decompositions(blocks&, std::vector<bool>& /*fresh, of each factor*/,
                                       const std::string& failure) {
-        if (!failure.empty()) fail(failure);
+        if (!failure.empty()) fail_divergence(failure);
     }
     /// The order in which directions lie in memory.
     virtual std::vector<std::size_t> order_of_directions(const blocks& all) const {

@@ -78,7 +78,12 @@ public:
         const bool refresh =
             steps_ % config_.refresh_every == 0 ||
             (steps_ < config_.refresh_every && std::has_single_bit(static_cast<std::uint64_t>(steps_)));
-        for (block& b : blocks_) step(b, refresh);
+        for (block& b : blocks_) try {
+                step(b, refresh);
+            } catch (const error& e) {  // squares of gradients that float cannot hold
+                fail_divergence("shampoo step ", steps_, ": statistics of ", b.name, ": ", e.what(),
+                                "; nothing was updated. Lower the learning rate, warm up, or clip");
+            }
     }
 
     std::vector<named_tensor<T, D>> tensors() override {
