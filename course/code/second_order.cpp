@@ -60,8 +60,11 @@ double train(const tensor<float>& x, int steps, bool second_order, double lr) {
     }
     arena<float> weights(net.parameters(), 1);
     bound_optimizer optimizer(sgd{{.momentum = second_order ? 0.0 : 0.9}}, weights);
-    kfac<float> curvature(
-        weights, {.damping = 1e-4, .factor_update_interval = 1, .inverse_update_interval = 1, .kl_clip = 0.02});
+    kfac<float> curvature(weights, {.damping = 1e-4,
+                                    .factor_update_interval = 1,
+                                    .inverse_update_interval = 1,
+                                    .kl_clip = 0.02,
+                                    .form = kfac_form::eigen});
     saved_tensors<float> saved;
     double loss = 0;
     for (int step = 0; step < steps; ++step) {
