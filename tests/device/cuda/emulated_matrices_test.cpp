@@ -11,6 +11,15 @@ TEST_CASE("GPU passes over matrices, emulated: results are those of plain loops"
     check_both_ways(matrix_laws::all<emulated_gpu>());
 }
 
+TEMPLATE_TEST_CASE("GPU decompositions of several matrices, emulated: those of each", "[cuda][linalg]", float, double) {
+    matrix_laws::batches<emulated_gpu, TestType>();
+    matrix_laws::batches<cpu, TestType>();
+    CHECK(matrices_at_once(emulated_gpu{}, 512) == 64);
+    CHECK(matrices_at_once(emulated_gpu{}, 1) == 256);
+    CHECK(matrices_at_once(emulated_gpu{}, 513) == 1);
+    CHECK(matrices_at_once(cpu{}, 64) == 1);
+}
+
 TEMPLATE_TEST_CASE("decompositions refuse what is not finite in the same words", "[cuda][linalg]", float, double) {
     using T = TestType;
     const auto refuse = [](auto call) { return [=](const tensor<T, emulated_gpu>& m) { call(m.on_host()); }; };

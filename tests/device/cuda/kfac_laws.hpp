@@ -138,17 +138,21 @@ void scale_and_shift() {
     }
 }
 
-/// Two linear layers, and steps that depend on their number alone.
+/// Two linear layers, or `equal` of one size, and steps that depend on their number alone.
 template <class D, class T>
 struct small_curved {
     sequential<T, D> net;
     std::unique_ptr<arena<T, D>> weights;
     std::unique_ptr<kfac<T, D>> curvature;
+    index_t out = 3;
 
-    explicit small_curved(const kfac_config& c) {
-        net.add("first", linear<T, D>({.in = 5, .out = 4}));
-        net.add("tanh", activation_layer<T, D>(activation::tanh));
-        net.add("second", linear<T, D>({.in = 4, .out = 3, .bias = false}));
+    explicit small_curved(const kfac_config& c, int equal = 0) {
+        for (int i = 0; i < equal; ++i) net.add(concat(i), linear<T, D>({.in = 5, .out = out = 5, .bias = false}));
+        if (equal == 0) {
+            net.add("first", linear<T, D>({.in = 5, .out = 4}));
+            net.add("tanh", activation_layer<T, D>(activation::tanh));
+            net.add("second", linear<T, D>({.in = 4, .out = 3, .bias = false}));
+        }
         weights = std::make_unique<arena<T, D>>(net.parameters(), 5);
         weights->zero_grad();
         curvature = std::make_unique<kfac<T, D>>(*weights, c);
@@ -161,7 +165,7 @@ struct small_curved {
         p.curvature = to;
         saved_tensors<T, D> saved;
         net.forward(as<T, D>(x), saved, p);
-        net.backward(as<T, D>(random_tensor({6, 3}, 200 + step)), saved, p);
+        net.backward(as<T, D>(random_tensor({6, out}, 200 + step)), saved, p);
     }
 
     /// The step's directions for gradients of ones.
@@ -213,6 +217,38 @@ void spoilt_batches() {
     for (index_t i = 0; i < spoilt.size(); ++i) CHECK(std::isfinite(spoilt[i]));
     device.step_on_ones(3);
     CHECK(device.curvature->rejected() == 3);
+}
+
+/// Factors of equal size, which are decomposed together: the host's steps, also where one of them cannot be decomposed
+/// with its damping, or at all.
+template <class D, class T>
+void equal_sizes() {
+    for (const kfac_form form : {kfac_form::eigen, kfac_form::inverse})
+        for (const double spoilt : {0.0, -4.0, -1e3, std::numeric_limits<double>::infinity()}) {
+            CAPTURE(form == kfac_form::eigen, spoilt);
+            kfac_config c = every_step();
+            c.form = form, c.factor_update_interval = 8, c.inverse_update_interval = 1;
+            const auto steps = [&]<class Where, class U>(Where, U) {
+                small_curved<Where, U> k(c, 4);
+                std::vector<tensor<U>> all;
+                all.push_back(k.step_on_ones(0));
+                kfac_factor<U, Where>& g = k.curvature->blocks()[1].g[0];
+                const tensor<U> before = g.inverse.matrix.on_host();
+                if (spoilt != 0) {
+                    tensor<U> other = tensor<U>::zeros({5, 5});
+                    for (index_t i = 0; i < 5; ++i) other(i, i) = static_cast<U>(spoilt * std::sqrt(c.damping));
+                    Where::copy_to_device(g.statistics.average().data(), other.data(), other.bytes());
+                }
+                all.push_back(k.step_on_ones(1));
+                const tensor<U> after = g.inverse.matrix.on_host();
+                const bool kept =
+                    std::memcmp(before.data(), after.data(), static_cast<std::size_t>(after.bytes())) == 0;
+                CHECK(kept == (std::isinf(spoilt) || (spoilt == -1e3 && form == kfac_form::inverse) || spoilt == 0));
+                return all;
+            };
+            const auto got = steps(D{}, T{}), expected = steps(cpu{}, T{});
+            for (std::size_t i = 0; i < got.size(); ++i) kernel_laws::check_close(got[i], expected[i], 1e-9);
+        }
 }
 
 /// Each step's directions for gradients of ones, where decompositions are used `inverse_staleness` steps after their
@@ -300,6 +336,7 @@ const std::vector<law>& all() {
                                        {"scale and shift, float", scale_and_shift<D, float>},
                                        {"scale and shift, double", scale_and_shift<D, double>},
                                        {"batches that are not finite", spoilt_batches<D, float>},
+                                       {"equal sizes", equal_sizes<D, double>},
                                        {"lag", lagged<D, double>},
                                        {"resumed", resumed<D, float>},
                                        {"statistics only", statistics_only<D, double>}};

@@ -6,6 +6,7 @@
 
 #include <cairn/device/cpu/linalg.hpp>
 #include <cairn/device/grid/matrices.hpp>
+#include <cairn/device/matrix_batches.hpp>
 
 #include <string>
 
@@ -145,6 +146,51 @@ void finite() {
     const auto refuse = [](const tensor<T, D>& m) { grid::require_finite(D{}, m, "matrix"); };
     broken_elements<D, T>(refuse, "matrix");
     CHECK_NOTHROW(refuse(on_device<D>(drawn<T>({65, 65}, 405))));
+}
+
+/// Decompositions of several matrices together are those of each, one after another; where one of them is not positive
+/// definite, the others have their inverses.
+template <class D, class T>
+void batches() {
+    for (const index_t n : {1, 2, 7, 33, 64})
+        for (const index_t count : {1, 3, 8}) {
+            CAPTURE(n, count);
+            const double bound = 1e2 * kernel_laws::rounding<T>;
+            const index_t bad = count > 1 ? count / 2 : -1;
+            tensor<T> all({count, n, n}), one = tensor<T>::zeros({n, n}), product({n, n});
+            for (index_t i = 0; i < n; ++i) one(i, i) = 1;
+            for (index_t i = 0; i < count; ++i) {
+                const auto rows = drawn<T>({2 * n, n}, static_cast<std::uint32_t>(410 + i));
+                T* const a = all.data() + i * n * n;
+                gemm(cpu{}, true, false, n, n, 2 * n, T(1) / T(n), rows.data(), n, rows.data(), n, T(0), a, n);
+                mirror_upper(cpu{}, n, a, n);
+                for (index_t k = 0; k < n; ++k) a[k * n + k] += T(0.1);
+                if (i == bad) a[n * n - 1] = -1;
+            }
+            const matrix_batch<T, D> e = eigh_batched(D{}, on_device<D>(all)),
+                                     inverse = inverse_of_positive_batched(D{}, on_device<D>(all));
+            REQUIRE(std::ssize(e.made) == count);
+            REQUIRE(std::ssize(inverse.made) == count);
+            const tensor<T> vectors = on_host(e.matrices), values = on_host(e.values),
+                            inverses = on_host(inverse.matrices);
+            for (index_t i = 0; i < count; ++i) {
+                const tensor<T> a = all.slice(i * n * n, {n, n}), v = vectors.slice(i * n * n, {n, n}),
+                                w = values.slice(i * n, {n}), b = inverses.slice(i * n * n, {n, n});
+                CHECK(e.made[static_cast<std::size_t>(i)]);
+                check_close(w, on_host(eigh(D{}, on_device<D>(a)).values), bound);
+                tensor<T> scaled = v.clone();  // V diag(w) Vᵀ = A
+                for (index_t k = 0; k < n * n; ++k) scaled[k] *= w[k % n];
+                gemm(cpu{}, false, true, n, n, n, T(1), scaled.data(), n, v.data(), n, T(0), product.data(), n);
+                check_close(product, a, bound);
+                gemm(cpu{}, true, false, n, n, n, T(1), v.data(), n, v.data(), n, T(0), product.data(), n);
+                check_close(product, one, bound);
+                CHECK(inverse.made[static_cast<std::size_t>(i)] == (i != bad));
+                if (i == bad) continue;
+                check_close(b, on_host(inverse_of_positive(D{}, on_device<D>(a))), 10 * bound);
+                for (index_t r = 0; r < n; ++r)
+                    for (index_t c = 0; c < r; ++c) REQUIRE(b(r, c) == b(c, r));
+            }
+        }
 }
 
 template <GridDevice D>

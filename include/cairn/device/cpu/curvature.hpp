@@ -89,6 +89,18 @@ void add_border(cpu d, index_t count, index_t n, T weight, const T* rows, index_
     }
 }
 
+/// Σ of n numbers that are `step` apart, into *out.
+template <class T>
+void diagonal_sum_into(cpu d, index_t n, index_t step, const T* m, double* out) {
+    *out = diagonal_sum(d, n, step, m);
+}
+
+/// How many of n numbers are not finite, into *out.
+template <class T>
+void count_nonfinite_into(cpu d, index_t n, const T* x, double* out) {
+    *out = static_cast<double>(count_nonfinite(d, n, x));
+}
+
 /// counts (entries) += how often each is among the chosen of ids (examples, positions).
 template <class T>
 void count_lookups(cpu, const strided_indices& examples, const strided_indices& at, index_t positions,

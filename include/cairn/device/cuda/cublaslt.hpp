@@ -10,6 +10,7 @@
 #include <cairn/device/gemm_size.hpp>
 
 #include <cublasLt.h>
+#include <cublas_v2.h>
 
 #include <cstdint>
 #include <map>
@@ -32,6 +33,17 @@ namespace detail {
 template <class... What>
 void check(cublasStatus_t status, const What&... what) {
     require(status == CUBLAS_STATUS_SUCCESS, "cuBLAS: ", what..., ": ", cublasLtGetStatusString(status));
+}
+
+/// cuBLAS for what cuBLASLt has not: triangular solves (linalg.hpp).
+inline cublasHandle_t triangular_solver() {
+    thread_local cublasHandle_t mine = [] {
+        cublasHandle_t h = nullptr;
+        check(cublasCreate(&h), "starting");
+        check(cublasSetStream(h, cuda::stream()), "choosing a stream");
+        return h;
+    }();
+    return mine;
 }
 
 template <class T>

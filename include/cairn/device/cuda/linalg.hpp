@@ -1,11 +1,14 @@
 #pragma once
-// Dense linear algebra on the GPU through cuSOLVER, float and double: same names and results as device/cpu/linalg.hpp,
-// but tensors stay on the GPU. Symmetric matrices are their own transposes, so column-major and row-major are one. Each
-// call waits, for whether all elements are finite and for cuSOLVER's word on whether it succeeded, and so cannot be
-// recorded (core/captured_graph.hpp). The one place that includes cuSOLVER.
+// Dense linear algebra on the GPU through cuSOLVER, float and double: same names and results as device/cpu/linalg.hpp
+// and device/matrix_batches.hpp, but tensors stay on the GPU. Symmetric matrices are their own transposes, so
+// column-major and row-major are one. Each call waits, for whether all elements are finite (of one matrix; a batch is)
+// and for cuSOLVER's word on whether it succeeded, and so cannot be recorded (core/captured_graph.hpp). The one place
+// that includes cuSOLVER.
 
 #include <cairn/device/cuda/gemm.hpp>
+#include <cairn/device/grid/curvature.hpp>
 #include <cairn/device/grid/matrices.hpp>
+#include <cairn/device/matrix_batches.hpp>
 
 #include <cusolverDn.h>
 
@@ -48,6 +51,35 @@ private:
     tensor<int, cuda> on_gpu_;
 };
 
+/// Eigenvectors of symmetric matrices of n rows in their place, and eigenvalues; cuSOLVER's word on each. `count`: none
+/// for one matrix, as its functions want it.
+template <class T, class Size, class Solve, class... Count>
+tensor<int> eigen_in_place(Size size, Solve solve, index_t n, T* matrices, T* values, Count... count) {
+    const cudaDataType_t type = cuda_type<T>();
+    std::size_t on_gpu = 0, on_host = 0;
+    cusolverDnParams_t made = nullptr;
+    check(cusolverDnCreateParams(&made), "parameters");
+    const std::shared_ptr<std::remove_pointer_t<cusolverDnParams_t>> parameters(
+        made, [](cusolverDnParams_t p) { cusolverDnDestroyParams(p); });
+    check(size(solver(), made, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, n, type, matrices, n, type, values,
+               type, &on_gpu, &on_host, count...),
+          "eigh of ", n, " x ", n);
+    gpu_workspace work(on_gpu);
+    std::vector<char> host_work(on_host);
+    tensor<int, cuda> info({std::max({index_t{1}, count...})}, memory_category::workspace);
+    check(solve(solver(), made, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, n, type, matrices, n, type, values,
+                type, work.data(), on_gpu, host_work.data(), on_host, info.data(), count...),
+          "eigh of ", n, " x ", n);
+    return info.on_host();  // waits, before the workspaces go back
+}
+
+/// Whether each word is 0: success.
+inline std::vector<bool> successes(const tensor<int>& info) {
+    std::vector<bool> all;
+    for (const int said : info.span()) all.push_back(said == 0);
+    return all;
+}
+
 }  // namespace detail
 
 /// Eigenvalues in ascending order (n) and eigenvectors as columns (n, n), on the GPU.
@@ -62,30 +94,25 @@ gpu_eigen_decomposition<T> eigh(cuda, const tensor<T, cuda>& a) {
     const index_t n = detail::order_of(a, "eigh");
     grid::require_finite(cuda{}, a, "eigh");
     tensor<T, cuda> vectors = a.clone(memory_category::workspace), values({n}, memory_category::workspace);
-    const cudaDataType_t type = detail::cuda_type<T>();
-    std::size_t on_gpu = 0, on_host = 0;
-    cusolverDnParams_t made = nullptr;
-    detail::check(cusolverDnCreateParams(&made), "parameters");
-    const std::shared_ptr<std::remove_pointer_t<cusolverDnParams_t>> owner(
-        made, [](cusolverDnParams_t p) { cusolverDnDestroyParams(p); });
-    cusolverDnParams_t parameters = owner.get();
-    detail::check(
-        cusolverDnXsyevd_bufferSize(detail::solver(), parameters, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, n,
-                                    type, vectors.data(), n, type, values.data(), type, &on_gpu, &on_host),
-        "eigh of ", n, " x ", n);
-    gpu_workspace work(on_gpu);
-    std::vector<char> host_work(on_host);
-    detail::solver_info info;
-    detail::check(cusolverDnXsyevd(detail::solver(), parameters, CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER, n,
-                                   type, vectors.data(), n, type, values.data(), type, work.data(), on_gpu,
-                                   host_work.data(), on_host, info.data()),
-                  "eigh of ", n, " x ", n);
-    const int failed = info.read();
+    const int failed =
+        detail::eigen_in_place(cusolverDnXsyevd_bufferSize, cusolverDnXsyevd, n, vectors.data(), values.data())[0];
     require(failed == 0, "eigh: no convergence for a matrix (", n, ", ", n, "), cuSOLVER says ", failed);
     tensor<T, cuda> columns({n, n}, memory_category::workspace);  // cuSOLVER's columns lie one behind the other
     grid::transpose(cuda{}, n, vectors.data(), columns.data());
     return {std::move(values), std::move(columns)};
 }
+
+#if CUSOLVER_VERSION >= 11701  // CUDA 12.6.2
+template <class T>
+matrix_batch<T, cuda> eigh_batched(cuda, tensor<T, cuda> a) {
+    const index_t count = a.extent(0), n = a.extent(1);
+    tensor<T, cuda> columns(a.shape(), memory_category::workspace), values({count, n}, memory_category::workspace);
+    const tensor<int> info = detail::eigen_in_place(cusolverDnXsyevBatched_bufferSize, cusolverDnXsyevBatched, n,
+                                                    a.data(), values.data(), count);
+    for (index_t i = 0; i < count; ++i) grid::transpose(cuda{}, n, a.data() + i * n * n, columns.data() + i * n * n);
+    return {std::move(columns), std::move(values), detail::successes(info)};
+}
+#endif
 
 /// Q (n, n) of A = Q R for a square A, by Householder's reflections; of columns that depend on others, any that
 /// complete the basis. Throws if A is not square or not finite.
@@ -155,6 +182,41 @@ tensor<T, cuda> inverse_of_positive(cuda, const tensor<T, cuda>& a) {
         pieces(cusolverDnSpotrf_bufferSize, cusolverDnSpotri_bufferSize, cusolverDnSpotrf, cusolverDnSpotri);
     mirror_upper(cuda{}, n, inverse.data(), n);  // cuSOLVER's lower triangle is the upper one of rows
     return inverse;
+}
+
+/// A = L Lᵀ, L Y = I, Lᵀ X = Y of each: with one right-hand side for potrsBatched and no batched potri, by cuBLAS.
+template <class T>
+matrix_batch<T, cuda> inverse_of_positive_batched(cuda, tensor<T, cuda> a) {
+    const index_t count = a.extent(0), n = a.extent(1);
+    const auto order = static_cast<int>(n), number = static_cast<int>(count);
+    tensor<T, cuda> inverses = tensor<T, cuda>::zeros(a.shape(), memory_category::workspace);
+    tensor<T*> places({2, count}, memory_category::workspace);
+    for (index_t i = 0; i < count; ++i) {
+        places(0, i) = a.data() + i * n * n;
+        places(1, i) = inverses.data() + i * n * n;
+        add_to_diagonal(cuda{}, n, n + 1, T{1}, places(1, i));
+    }
+    auto on_gpu = tensor<T*, cuda>::copy_of(places, memory_category::workspace);
+    T **const lower = on_gpu.data(), **const inverse = lower + count;
+    tensor<int, cuda> info({count}, memory_category::workspace);
+    const auto pieces = [&](auto potrf, auto trsm) {
+        detail::check(potrf(detail::solver(), CUBLAS_FILL_MODE_LOWER, order, lower, order, info.data(), number),
+                      "inverses");
+        const auto solve = [&](cublasOperation_t transposed) {
+            const T one{1};
+            detail::check(trsm(detail::triangular_solver(), CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, transposed,
+                               CUBLAS_DIAG_NON_UNIT, order, order, &one, lower, order, inverse, order, number),
+                          "inverses");
+        };
+        solve(CUBLAS_OP_N);
+        solve(CUBLAS_OP_T);
+    };
+    if constexpr (std::is_same_v<T, double>)
+        pieces(cusolverDnDpotrfBatched, cublasDtrsmBatched);
+    else
+        pieces(cusolverDnSpotrfBatched, cublasStrsmBatched);
+    for (index_t i = 0; i < count; ++i) mirror_upper(cuda{}, n, places(1, i), n);
+    return {std::move(inverses), {}, detail::successes(info.on_host())};  // waits, before the workspaces go back
 }
 
 }  // namespace cairn

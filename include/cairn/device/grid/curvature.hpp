@@ -1,8 +1,7 @@
 #pragma once
 // Kernels of second-order preconditioning on a grid device besides products and decompositions: rows are gathered,
 // diagonals and borders of factors changed, gradients scaled in eigenbases, and directions measured and put where
-// gradients were. Only diagonal_sum waits for its result.
-// Names and meaning are those of device/cpu/curvature.hpp.
+// gradients were. Names and meaning are those of device/cpu/curvature.hpp.
 
 #include <cairn/device/curvature_samples.hpp>
 #include <cairn/device/gradient_layout.hpp>
@@ -279,13 +278,17 @@ void unpack_triangle(D d, index_t n, const T* from, T* m) {
     grid::for_indices(d, n * n, grid::triangle_kernel<T, false>{n, m, const_cast<T*>(from)});
 }
 
-/// Σ of n numbers that are `step` apart; waited for.
+/// Σ of n numbers that are `step` apart, into *out (device memory).
 template <class T, GridDevice D>
-double diagonal_sum(D, index_t n, index_t step, const T* m) {
-    return grid::waited_for(D{}, [&](double* out) {
-        D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
-                  grid::diagonal_sum_kernel<T>{n, step, m, out});
-    });
+void diagonal_sum_into(D, index_t n, index_t step, const T* m, double* out) {
+    D::launch({.blocks = 1, .threads = grid::reduce_threads, .shared = grid::sum_scratch},
+              grid::diagonal_sum_kernel<T>{n, step, m, out});
+}
+
+/// How many of n numbers are not finite, into *out (device memory).
+template <class T, GridDevice D>
+void count_nonfinite_into(D d, index_t n, const T* x, double* out) {
+    grid::sum_into(d, out, n, grid::term_nonfinite{}, x);
 }
 
 /// counts (entries) += how often each is among the chosen of ids (examples, positions).

@@ -197,27 +197,24 @@ public:
     std::int64_t& batches() { return batches_; }
     std::int64_t batches() const { return batches_; }
 
-    /// Takes scale · batch into the average, with decay ρ, and empties the batch. From the identity on and with the
-    /// weight 1 − ρ, if `from_identity`. A batch that is not finite is dropped: returns false.
-    bool update(double scale, double decay, bool from_identity = false) {
-        const bool good = count_nonfinite(D{}, batch().size(), batch().data()) == 0;
-        if (good) {
-            if (from_identity && batches_ == 0) add_to_diagonal(D{}, size(), step(), T{1}, average().data());
-            ++batches_;
-            const double weight = from_identity
-                                      ? 1 / (1 - decay)
-                                      : (1 - std::pow(decay, static_cast<double>(batches_))) / (1 - decay);  // Σ ρ^age
-            const T part = static_cast<T>(1 / weight), of_batch = static_cast<T>(scale / weight);
-            for_each(functors::move_mean<T>{part, of_batch}, average(), batch());
-        }
+    /// How many numbers of the batch are not finite, into *out (device memory).
+    void nonfinite_into(double* out) { count_nonfinite_into(D{}, batch().size(), batch().data(), out); }
+    /// Takes scale · batch, which is finite, into the average, with decay ρ, and empties the batch. From the identity
+    /// on and with the weight 1 − ρ, if `from_identity`.
+    void update(double scale, double decay, bool from_identity = false) {
+        if (from_identity && batches_ == 0) add_to_diagonal(D{}, size(), step(), T{1}, average().data());
+        ++batches_;
+        const double weight = from_identity
+                                  ? 1 / (1 - decay)
+                                  : (1 - std::pow(decay, static_cast<double>(batches_))) / (1 - decay);  // Σ ρ^age
+        const T part = static_cast<T>(1 / weight), of_batch = static_cast<T>(scale / weight);
+        for_each(functors::move_mean<T>{part, of_batch}, average(), batch());
         clear_batch();
-        return good;
     }
 
-    /// Mean of the diagonal.
-    double mean_diagonal() const {
-        if (average_.empty()) return 0;
-        return diagonal_sum(D{}, size(), step(), average_.data()) / static_cast<double>(size());
+    /// Sum of the average's diagonal, into *out (device memory); where there is no average, *out stays.
+    void trace_into(double* out) const {
+        if (!average_.empty()) diagonal_sum_into(D{}, size(), step(), average_.data(), out);
     }
 
 private:

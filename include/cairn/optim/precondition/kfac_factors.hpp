@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -91,18 +92,25 @@ public:
         examples_ = static_cast<std::int64_t>(examples);
         const trace_scope scope("average", "", "kfac");
         const bool theirs = s_.config.scaling == kfac_scaling::kfac_pytorch;
+        const std::vector<double> broken =
+            s_.of_each_factor([&](std::size_t i, kfac_factor<T, D>& f, char side, double* out) {
+                if (s_.blocks[i].rows > 0 && s_.roles->averages(i, side)) f.statistics.nonfinite_into(out);
+            });
+        std::size_t at = 0;
         for (std::size_t i = 0; i < s_.blocks.size(); ++i) {
             block& b = s_.blocks[i];
-            if (b.rows == 0) continue;  // not used in this step
             const double rows = static_cast<double>(b.rows);
             const double spatial =
                 theirs && b.patches ? 1.0 / (static_cast<double>(b.positions) * static_cast<double>(b.positions)) : 1;
             b.each_factor([&](kfac_factor<T, D>& f, char side) {
-                if (!s_.roles->averages(i, side)) return f.statistics.clear_batch();
+                const bool finite = broken[at++] == 0;
+                if (b.rows == 0) return;  // not used in this step
+                if (!finite) ++rejected_;
+                if (!finite || !s_.roles->averages(i, side)) return f.statistics.clear_batch();
                 const bool of_gradients = side == 'g' || b.diagonal;
                 const double of_one = (theirs ? 1 : examples) / gradient_scale_;
                 const double scale = (of_gradients ? of_one * of_one : 1) / rows * spatial;
-                if (!f.statistics.update(scale, s_.config.factor_decay, theirs)) ++rejected_;
+                f.statistics.update(scale, s_.config.factor_decay, theirs);
             });
             b.rows = 0;
         }

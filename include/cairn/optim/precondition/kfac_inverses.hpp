@@ -1,6 +1,6 @@
 #pragma once
 // K-FAC's decompositions: when they are made, where (at once, beside training, or in shares over the steps until their
-// use), and how they come into use on all ranks.
+// use; on GPUs those of equal size together, device/matrix_batches.hpp), and how they come into use on all ranks.
 
 #include <cairn/core/trace.hpp>
 #include <cairn/optim/precondition/kfac_state.hpp>
@@ -83,19 +83,23 @@ private:
     void begin_decompositions() {
         begun_ = s_.steps;
         tasks_.clear();
-        std::vector<double> means;
-        for (block& b : s_.blocks)
-            b.each_factor([&](kfac_factor<T, D>& f, char) {
-                means.push_back(s_.config.form == kfac_form::inverse ? f.statistics.mean_diagonal() : 0);
-            });
-        if (s_.config.form == kfac_form::inverse) s_.roles->share_diagonals(means);
+        batches_.clear();
+        std::vector<double> means;  // of the diagonals
+        if (s_.config.form == kfac_form::inverse) {
+            means = s_.of_each_factor(
+                [](std::size_t, kfac_factor<T, D>& f, char, double* out) { f.statistics.trace_into(out); });
+            auto mean = means.begin();
+            for (block& b : s_.blocks)
+                b.each_factor([&](kfac_factor<T, D>& f, char) { *mean++ /= static_cast<double>(f.statistics.size()); });
+            s_.roles->share_diagonals(means);
+        }
         std::size_t at = 0;
         for (std::size_t i = 0; i < s_.blocks.size(); ++i) {
             block& b = s_.blocks[i];
             const double root = std::sqrt(s_.config.damping / s_.shared_positions(b));
             double pi = 1;
             b.each_factor([&](kfac_factor<T, D>& f, char side) {
-                if (side == 'a' && !b.diagonal && means[at] > 0 && means[at + 1] > 0)
+                if (side == 'a' && !means.empty() && !b.diagonal && means[at] > 0 && means[at + 1] > 0)
                     pi = std::sqrt(means[at] / means[at + 1]);
                 ++at;
                 if (!s_.roles->decomposes(i, side) || f.statistics.batches() == 0) return;
@@ -107,12 +111,46 @@ private:
                 if (side == 'g') pi = 1;
             });
         }
-        std::vector<double> costs;  // numbers of operations
-        for (const task& t : tasks_) {
-            const auto n = static_cast<double>(t.factor->statistics.size());
-            costs.push_back(t.factor->statistics.is_diagonal() ? n : n * n * n);
-        }
-        work_.begin(std::move(costs), [this](index_t i) { make(tasks_[static_cast<std::size_t>(i)]); });
+        double all = 0;
+        for (const task& t : tasks_) all += operations(t);
+        const double share = all / static_cast<double>(std::max<std::int64_t>(s_.config.inverse_staleness, 1));
+        for (std::size_t i = 0; i < tasks_.size(); ++i) batch_of(tasks_[i], share).push_back(i);
+        std::vector<double> costs;
+        for (const std::vector<std::size_t>& batch : batches_)
+            costs.push_back(static_cast<double>(batch.size()) * operations(tasks_[batch[0]]));
+        work_.begin(std::move(costs), [this](index_t i) { make(batches_[static_cast<std::size_t>(i)]); });
+    }
+
+    static double operations(const task& t) {
+        const auto n = static_cast<double>(t.average.extent(0));
+        return t.average.rank() == 1 ? n : n * n * n;
+    }
+
+    /// The batch that a decomposition joins: of its size, of a step's share of all operations at most.
+    std::vector<std::size_t>& batch_of(const task& t, double share) {
+        const index_t most = t.average.rank() == 1 ? 1 : matrices_at_once(D{}, t.average.extent(0));
+        if (most > 1)
+            for (std::vector<std::size_t>& batch : batches_)
+                if (tasks_[batch[0]].average.shape() == t.average.shape() && std::ssize(batch) < most &&
+                    static_cast<double>(batch.size() + 1) * operations(t) <= share)
+                    return batch;
+        return batches_.emplace_back();
+    }
+
+    /// Together; by themselves those that fail so, all where memory is short, and what is alone.
+    void make(const std::vector<std::size_t>& batch) {
+        if (batch.size() > 1) try {
+                std::vector<const tensor<T, D>*> averages;
+                std::vector<double> damping;
+                for (const std::size_t i : batch) {
+                    averages.push_back(&tasks_[i].average);
+                    damping.push_back(tasks_[i].damping);
+                }
+                std::vector<decomposition<T, D>> made = decompositions_of(s_.config.form, averages, damping);
+                for (std::size_t i = 0; i < batch.size(); ++i) tasks_[batch[i]].factor->pending = std::move(made[i]);
+            } catch (const error&) {}
+        for (const std::size_t i : batch)
+            if (tasks_[i].factor->pending.empty()) make(tasks_[i]);
     }
 
     static decomposition<T, D> kept(const decomposition<T, D>& d) {
@@ -164,7 +202,8 @@ private:
     std::string first_kept_;
     std::int64_t begun_ = -1;
     std::vector<task> tasks_;
-    deferred_tasks<D> work_;  // on tasks_
+    std::vector<std::vector<std::size_t>> batches_;  // of tasks of one size, by their numbers
+    deferred_tasks<D> work_;                         // on tasks_
 };
 
 }  // namespace cairn

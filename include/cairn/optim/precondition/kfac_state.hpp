@@ -34,6 +34,20 @@ struct kfac_state {
         const bool one = config.scaling == kfac_scaling::kfac_pytorch || sharing_of(b) == weight_sharing::reduce;
         return one || b.diagonal ? 1 : static_cast<double>(b.positions);
     }
+
+    /// The numbers that into(i, factor, side, double* in device memory), called for each factor of block i, leaves
+    /// there, else 0; waited for once.
+    template <class Into>
+    std::vector<double> of_each_factor(Into&& into) {
+        index_t count = 0;
+        for (block& b : blocks) b.each_factor([&](kfac_factor<T, D>&, char) { ++count; });
+        tensor<double, D> there = tensor<double, D>::zeros({count}, memory_category::workspace);
+        double* out = there.data();
+        for (std::size_t i = 0; i < blocks.size(); ++i)
+            blocks[i].each_factor([&](kfac_factor<T, D>& f, char side) { into(i, f, side, out++); });
+        const tensor<double> here = host_side(there);
+        return {here.data(), here.data() + count};
+    }
 };
 
 }  // namespace cairn

@@ -10,7 +10,11 @@
 // good one stays. Of a diagonal factor the decomposition is the diagonal itself, in both forms.
 
 #include <cairn/device/cpu/linalg.hpp>
+#include <cairn/device/matrix_batches.hpp>
 #include <cairn/optim/precondition/factor.hpp>
+
+#include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -93,6 +97,34 @@ decomposition<T, D> damped_inverse_of(const tensor<T, D>& factor, double damping
     }
     const tensor<double, D> exact = detail::damped(detail::converted<double>(factor), 10 * damping);
     return {detail::converted<T>(inverse_of_positive(D{}, exact)), {}};
+}
+
+/// The same of several factors (n, n) together, each with its damping; empty where that fails, and all of them where
+/// one is not finite.
+template <class T, Device D>
+std::vector<decomposition<T, D>> decompositions_of(kfac_form form, const std::vector<const tensor<T, D>*>& factors,
+                                                   const std::vector<double>& damping) {
+    const auto count = static_cast<index_t>(factors.size());
+    const index_t n = factors[0]->extent(0);
+    tensor<T, D> all({count, n, n}, memory_category::workspace);
+    for (index_t i = 0; i < count; ++i) {
+        const auto k = static_cast<std::size_t>(i);
+        T* const to = all.data() + i * n * n;
+        D::copy_within(to, factors[k]->data(), factors[k]->bytes());
+        if (form == kfac_form::inverse) add_to_diagonal(D{}, n, n + 1, static_cast<T>(damping[k]), to);
+    }
+    std::vector<decomposition<T, D>> result(factors.size());
+    if (count_nonfinite(D{}, all.size(), all.data()) > 0) return result;
+    matrix_batch<T, D> made =
+        form == kfac_form::eigen ? eigh_batched(D{}, std::move(all)) : inverse_of_positive_batched(D{}, std::move(all));
+    if (!made.values.empty()) for_each(functors::at_least_zero<T>{}, made.values);
+    for (index_t i = 0; i < count; ++i) {
+        if (!made.made[static_cast<std::size_t>(i)]) continue;
+        decomposition<T, D>& d = result[static_cast<std::size_t>(i)];
+        d.matrix = made.matrices.slice(i * n * n, {n, n}).clone(memory_category::optimizer);
+        if (!made.values.empty()) d.values = made.values.slice(i * n, {n}).clone(memory_category::optimizer);
+    }
+    return result;
 }
 
 namespace detail {

@@ -44,6 +44,8 @@ TEST_CASE("GPU: products, convolutions and decompositions are the host's", "[gpu
         SECTION(std::string("products of patches, ") + law.name) law.check();
     SECTION("decompositions, float") library_laws::decompositions<float>();
     SECTION("decompositions, double") library_laws::decompositions<double>();
+    SECTION("batches of decompositions, float") matrix_laws::batches<cuda, float>();
+    SECTION("batches of decompositions, double") matrix_laws::batches<cuda, double>();
     SECTION("refused decompositions, float") library_laws::decomposition_errors<float>();
     SECTION("refused decompositions, double") library_laws::decomposition_errors<double>();
 }
