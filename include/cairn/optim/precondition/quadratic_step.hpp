@@ -76,7 +76,7 @@ public:
     ///                    those samples of it that F is taken of: their outputs before the step are y
     ///   loss(y, whole)   → {mean value, gradient over y}
     ///   sum(numbers)     adds up over the ranks
-    /// Returns the model's value: the predicted change of the loss, which is at least 0.
+    /// The loss is at least 0. Returns the model's value: its predicted change.
     template <class Output, class Loss, class Sum>
     double take(double examples, double loss_before, double part, const tensor<float, D>& y, Output&& output,
                 Loss&& loss, Sum&& sum) {
