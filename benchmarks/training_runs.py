@@ -102,7 +102,7 @@ def smoothed(curve, window):
 
 def thinned(curve, points=500):
     """At most so many points, each with the last step and second and the mean value of some neighbours."""
-    each = -(-len(curve) // points)
+    each = max(1, -(-len(curve) // points))  # of a run that diverged before its first test there is nothing
     pieces = [curve[i:i + each] for i in range(0, len(curve), each)]
     return [(piece[-1][0], round(sum(value for _, value, _ in piece) / len(piece), 4), round(piece[-1][2], 3)) for piece in pieces]
 

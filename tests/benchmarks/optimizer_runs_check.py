@@ -72,6 +72,7 @@ def check_figures():
     check(training_runs.curve([{"step": 1, "loss": 4, "seconds": 1}, {"step": 1, "test_accuracy": 0.5}], "test_accuracy") == [(1, 0.5, 1)],
           "a test has the seconds of the step before it")
     check(training_runs.smoothed(curve, 2) == [(3, 3, 3)], "means of two neighbours lie at the second one")
+    check(training_runs.thinned([]) == [] and training_runs.thinned(curve, 1) == [(3, 3, 3)], "a run that diverged at once has no curve")
     check(training_runs.first_at(curve, "loss", 3) == (3, 3) and training_runs.first_at(curve, "loss", 1) == (None, None), "losses fall to a target")
     check(training_runs.first_at([(1, 0.1, 1), (2, 0.9, 2)], "test_accuracy", 0.5) == (2, 2), "accuracies rise to one")
     check(training_runs.best(curve, "loss") == 2 and training_runs.best(curve, "test_r2") == 4, "the best loss is the least, the best R² the largest")
