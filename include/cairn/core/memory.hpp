@@ -97,7 +97,7 @@ public:
         const index_t size = rounded(bytes);
         if ((of_host_ ? host_live_.load() : total_.live) + size > limit_ || size > own_limit_ - total_.live)
             throw_out_of_memory(size, use);
-        void* block = system_ ? allocate_alone(size) : carve(size, at);
+        void* block = size < alone_below_ ? allocate_alone(size) : carve(size, at);
         if (!block) throw_out_of_memory(size, use);
         if (of_host_) host_live_ += size;
         total_.grow(size);
@@ -116,7 +116,7 @@ public:
         by_category_[static_cast<std::size_t>(use)].shrink(size);
         if (is_activation(use)) activations_.shrink(size);
         if (noted_.pool == this) noted_.requests->push_back({block, bytes, use, false});
-        if (system_)
+        if (size < alone_below_)
             release_alone(block);
         else
             free_.give({static_cast<char*>(block), size});
@@ -128,7 +128,7 @@ public:
     /// Free ranges by address, of which the last was never used; none where each block is its own allocation.
     std::vector<memory_range> free_ranges() const {
         const std::scoped_lock lock(mutex_);
-        return system_ ? std::vector<memory_range>{} : free_.all();
+        return alone_below_ == no_limit ? std::vector<memory_range>{} : free_.all();
     }
     /// Bytes from the first address to the end of what was ever handed out: of a GPU's pool, what the driver counts.
     index_t extent() const {
@@ -224,8 +224,8 @@ protected:
     virtual ~memory_pool() = default;
     void add_range(memory_range r) { free_.insert(r); }
 
-    /// From now on each block is its own allocation.
-    void use_system() { system_ = true; }
+    /// From now on each block of fewer bytes, by default of any number, is its own allocation.
+    void use_system(index_t below = no_limit) { alone_below_ = below; }
 
     /// Makes the range usable up to `to`, called before anything beyond all earlier blocks is handed out; false where
     /// memory is out.
@@ -247,15 +247,16 @@ private:
     memory_pool() : of_host_(true) {
         const index_t physical = index_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
         limit_ = memory_limit_of_environment("CAIRN_MEMORY_LIMIT", physical);
+        bool system = false;
 #if defined(__SANITIZE_ADDRESS__)
-        system_ = true;
+        system = true;
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
-        system_ = true;
+        system = true;
 #endif
 #endif
-        if (const char* text = std::getenv("CAIRN_POOL")) system_ = std::string(text) == "system";
-        if (!system_) reserve(4 * physical);
+        if (const char* text = std::getenv("CAIRN_POOL")) system = std::string(text) == "system";
+        system ? use_system() : reserve(4 * physical);
     }
 
     static memory_pool& of_process() {
@@ -288,7 +289,7 @@ private:
             free_.insert({touched_, bytes});
             return;
         }
-        system_ = true;
+        use_system();
     }
 
     char* carve(index_t size, char* at) {
@@ -333,7 +334,8 @@ private:
     index_t limit_ = 0, own_limit_ = no_limit;
     char* begin_ = nullptr;
     char* touched_ = nullptr;
-    bool system_ = false, of_host_ = false;
+    index_t alone_below_ = 0;  // bytes
+    bool of_host_ = false;
     std::string what_ = "memory";
     const char* limit_name_ = "CAIRN_MEMORY_LIMIT";
 };

@@ -4,6 +4,7 @@
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/memory.hpp>
+#include <cairn/core/phantom.hpp>
 #include <cairn/core/shape.hpp>
 
 #include <algorithm>
@@ -68,10 +69,10 @@ inline bool in_parallel() {
 }
 
 /// Calls body(chunk, begin, end) for consecutive pieces of [0, n) of `grain` items, spread over the threads in order.
-/// An exception in a body is carried to the caller (the first one wins).
+/// An exception in a body is carried to the caller (the first one wins). On a phantom rank no body is called.
 template <class Body>
 void parallel_chunks(index_t n, index_t grain, Body&& body) {
-    if (n <= 0) return;
+    if (n <= 0 || on_phantom_rank()) return;
     grain = std::max<index_t>(grain, 1);
     const index_t chunks = (n + grain - 1) / grain;
     if (chunks == 1 || threads() == 1) {

@@ -9,6 +9,7 @@
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/memory.hpp>
+#include <cairn/core/phantom.hpp>
 #include <cairn/core/shape.hpp>
 
 #include <algorithm>
@@ -20,17 +21,18 @@
 
 namespace cairn {
 
-/// The host processor. Copies and sets bytes as every device does.
+/// The host processor. Copies and sets bytes as every device does; those of phantom ranks stay what they are.
 struct cpu {
     static constexpr const char* name = "cpu";
     static memory_pool& memory() { return memory_pool::host(); }
     static void copy_within(void* to, const void* from, index_t bytes) {
-        if (bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
+        if (bytes <= 0 || phantom_range::holds(to) || phantom_range::holds(from)) return;
+        std::memmove(to, from, static_cast<std::size_t>(bytes));
     }
     static void copy_to_device(void* to, const void* from, index_t bytes) { copy_within(to, from, bytes); }
     static void copy_to_host(void* to, const void* from, index_t bytes) { copy_within(to, from, bytes); }
     static void set_bytes(void* to, int value, index_t bytes) {
-        if (bytes > 0) std::memset(to, value, static_cast<std::size_t>(bytes));
+        if (bytes > 0 && !phantom_range::holds(to)) std::memset(to, value, static_cast<std::size_t>(bytes));
     }
     static void wait() {}
 };
@@ -88,9 +90,9 @@ public:
     /// Elements all equal to `value`.
     static tensor filled(cairn::shape s, T value, memory_category use = memory_category::activations) {
         tensor t(s, use);
-        if constexpr (std::same_as<D, cpu>)  // in place, without a copy
-            std::fill_n(t.data(), t.size(), value);
-        else
+        if constexpr (std::same_as<D, cpu>) {  // in place, without a copy
+            if (!phantom_range::holds(t.data())) std::fill_n(t.data(), t.size(), value);
+        } else
             D::copy_to_device(t.data(), tensor<T, cpu>::filled(s, value).data(), t.bytes());
         return t;
     }
