@@ -289,9 +289,8 @@ private:
             std::span<float> out, in;
             segment_room<float> room;
         };
-        const auto b =
-            std::make_shared<buffers>(buffers{std::span<float>(data_).first(n), std::span<float>(other_).first(n),
-                                              segment_room<float>(static_cast<index_t>(n))});
+        const std::span<float> out = std::span<float>(data_).first(n), in = std::span<float>(other_).first(n);
+        const auto b = std::make_shared<buffers>(buffers{out, in, segment_room<float>(in, static_cast<index_t>(n))});
         std::function<void()> exchange = [this, left, right, b] {
             sendrecv(c_, b->out, right, b->in, left, 1);
             std::swap(b->out, b->in);

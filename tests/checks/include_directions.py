@@ -44,6 +44,8 @@ CONCEPTS = {
     "cairn/optim/optimizer.hpp": ["parallel", "train"],
     "cairn/optim/precondition/kfac_layer.hpp": ["parallel", "train"],
     "cairn/data/dataset.hpp": ["train"],
+    "cairn/perf/machine_description.hpp": ["comm", "train"],
+    "cairn/comm/collectives/selection.hpp": ["comm"],  # the table of collectives, for comm/simgrid.hpp
     "cairn/device/cuda/runtime.hpp": ["comm"],  # streams, events and errors of the GPU, for comm/nccl_connection.hpp
 }
 
@@ -55,7 +57,7 @@ DEVICES = ["cpu", "grid", "cuda"]
 DOORS = [
     ("MPI", r"mpi(-ext)?\.h", "comm/mpi_environment.hpp"),
     ("NCCL", r"nccl\.h", "comm/nccl_connection.hpp"),
-    ("SimGrid", r"simgrid/.*", "comm/simgrid.hpp"),
+    ("SimGrid", r"simgrid/.*", "comm/simgrid_engine.hpp"),
     ("CUDA", r"cuda(_runtime)?\.h", "device/cuda/driver.hpp"),
     ("CUDA tensor cores", r"(cuda_bf16|mma)\.h", "device/grid/tile_product.hpp"),
     ("cuBLAS", r"cublas.*", "device/cuda/cublaslt.hpp"),

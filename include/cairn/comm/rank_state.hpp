@@ -4,6 +4,7 @@
 
 #include <cairn/comm/communicator.hpp>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,6 +29,22 @@ inline void require_transfer(int rank, int size, bool sends, std::size_t bytes, 
     require(peer >= 0 && peer < size, "rank ", rank, " of ", size, ": there is no rank ", peer, " (",
             sends ? "send" : "receive", " of ", bytes, " bytes, tag ", tag, ')');
     require(tag >= 0 && tag <= max_tag, "rank ", rank, ": tag ", tag, " is outside 0 to ", max_tag);
+}
+
+/// What rank `rank` threw, named by it, and its text.
+inline std::pair<std::exception_ptr, std::string> named_failure(int rank, std::exception_ptr failure) {
+    try {
+        std::rethrow_exception(failure);
+    } catch (error& e) {
+        const std::string why = e.what();
+        error named = e;
+        named.add_context(concat("rank ", rank));
+        return {std::make_exception_ptr(named), why};
+    } catch (const std::exception& e) {
+        return {failure, e.what()};
+    } catch (...) {
+        return {failure, "an unknown exception"};
+    }
 }
 
 /// A rank of a communicator, and the collectives that it is in.

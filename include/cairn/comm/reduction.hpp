@@ -4,8 +4,10 @@
 #include <cairn/comm/communicator.hpp>
 #include <cairn/core/bfloat16.hpp>
 #include <cairn/core/float16.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/range.hpp>
+#include <cairn/core/tensor.hpp>
 
 #include <span>
 
@@ -36,16 +38,18 @@ constexpr std::string_view type_name() {
 }
 
 /// into[i] = into[i] ∘ from[i]. bf16 and fp16 add in float and round once. Throws on unequal sizes.
-/// 2 reads and 1 write per element; not threaded below 64 Ki elements.
+/// 2 reads and 1 write per element; not threaded below 64 Ki elements. A phantom rank adds only what is not phantom.
 template <Communicator C, class T>
 void reduce_local(C& c, std::span<T> into, std::span<const T> from, reduction r = reduction::sum) {
     require(into.size() == from.size(), "combine: ", into.size(), " elements and ", from.size());
     require(!buffers_on_gpu(c), c.name(),
             ": its buffers are on a GPU, where the host cannot add them; use its own collectives (native)");
     if constexpr (requires { c.compute(index_t{}); }) c.compute(static_cast<index_t>(into.size_bytes()));
+    const kernel_call call("reduce", type_name<T>().data(), static_cast<double>(into.size()),
+                           3.0 * static_cast<double>(into.size_bytes()), {static_cast<index_t>(into.size())});
     T* const a = into.data();
     const T* const b = from.data();
-    parallel_for(static_cast<index_t>(into.size()), index_t{1} << 16, [&](index_t begin, index_t end) {
+    const auto add = [&](index_t begin, index_t end) {
         const auto each = [&](auto f) {
 #pragma omp simd
             for (index_t i = begin; i < end; ++i) a[i] = f(a[i], b[i]);
@@ -58,7 +62,20 @@ void reduce_local(C& c, std::span<T> into, std::span<const T> from, reduction r 
             case reduction::min:
                 return each([](T x, T y) { return y < x ? y : x; });
         }
-    });
+    };
+    const auto n = static_cast<index_t>(into.size());
+    if (!on_phantom_rank()) return parallel_for(n, index_t{1} << 16, add);
+    if (is_phantom(std::as_bytes(into))) return;
+    require(!is_phantom(std::as_bytes(from)), "numbers of the host cannot be reduced with a phantom rank's");
+    add(0, n);
+}
+
+/// Room of `s` elements beside `data`, for what is reduced with it: real where that is real.
+template <class T>
+tensor<T> room_beside(std::span<const std::byte> data, shape s) {
+    if (!on_phantom_rank() || is_phantom(data)) return tensor<T>(s, memory_category::communication);
+    const memory_pool::real_blocks real;
+    return tensor<T>(s, memory_category::communication);
 }
 
 }  // namespace cairn

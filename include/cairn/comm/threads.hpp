@@ -175,18 +175,7 @@ void run_ranks(int n, const thread_ranks& options, Body&& body) {
         try {
             body(c);
         } catch (...) {
-            std::exception_ptr failure = std::current_exception();
-            std::string why = "an unknown exception";
-            try {
-                std::rethrow_exception(failure);
-            } catch (error& e) {
-                why = e.what();
-                error named = e;
-                named.add_context(concat("rank ", rank));
-                failure = std::make_exception_ptr(named);
-            } catch (const std::exception& e) {
-                why = e.what();
-            } catch (...) {}
+            const auto [failure, why] = detail::named_failure(rank, std::current_exception());
             {
                 const std::scoped_lock lock(failures);
                 if (!first) first = failure;

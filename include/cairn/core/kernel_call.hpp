@@ -1,6 +1,6 @@
 #pragma once
-// One call of a kernel, for whoever wants to know: the counter of work (core/flop_counter.hpp), a phantom rank's machine
-// (core/phantom.hpp), a measurement of all kernels. With nobody there it costs two loads.
+// One call of a kernel, for whoever wants to know: the counter of work (core/flop_counter.hpp), a phantom rank's
+// machine (core/phantom.hpp), a measurement of all kernels. With nobody there it costs two loads.
 //   const kernel_call call("gemm", format_name<T>, flops, bytes, {m, n, k});
 // A kernel that calls others is counted alone: the outermost call of a thread stands for all inside.
 

@@ -52,6 +52,33 @@ public:
         memory_pool* before_;
     };
 
+    /// What a thread holds of its rank: its pool, and where its requests are logged.
+    struct of_thread {
+        memory_pool* pool = nullptr;
+        memory_pool* noted = nullptr;
+        std::vector<memory_request>* requests = nullptr;
+    };
+    /// Where ranks take turns on one thread (core/rank_locals.hpp).
+    static of_thread exchange_of_thread(const of_thread& next) {
+        const of_thread before{current_, noted_.pool, noted_.requests};
+        current_ = next.pool;
+        noted_ = {next.noted, next.requests};
+        return before;
+    }
+
+    /// While it lives, blocks of any size are the calling thread's pool's own allocations: real ones on a phantom rank.
+    class real_blocks {
+    public:
+        real_blocks() : pool_(host()), before_(std::exchange(pool_.alone_below_, no_limit)) {}
+        ~real_blocks() { pool_.alone_below_ = before_; }
+        real_blocks(const real_blocks&) = delete;
+        real_blocks& operator=(const real_blocks&) = delete;
+
+    private:
+        memory_pool& pool_;
+        index_t before_;
+    };
+
     /// A pool of the host for one rank. Goes back after use; kept for ever, so that tensors may outlive their rank.
     class of_rank {
     public:
@@ -116,7 +143,7 @@ public:
         by_category_[static_cast<std::size_t>(use)].shrink(size);
         if (is_activation(use)) activations_.shrink(size);
         if (noted_.pool == this) noted_.requests->push_back({block, bytes, use, false});
-        if (size < alone_below_)
+        if (alone_below_ > 0 && (block < begin_ || block >= touched_))
             release_alone(block);
         else
             free_.give({static_cast<char*>(block), size});
@@ -319,7 +346,7 @@ private:
     }
 
     struct notes {
-        const memory_pool* pool;
+        memory_pool* pool;
         std::vector<memory_request>* requests;
     };
     static inline thread_local notes noted_{};  // of this thread alone

@@ -50,6 +50,8 @@ public:
     virtual void charge(const kernel_work& work) = 0;
     /// The rank waits, or works at something that is no kernel.
     virtual void pass(double seconds) = 0;
+    /// A message between two ranks on different hosts; 0: messages take no time here.
+    virtual double message_seconds(double /*bytes*/) { return 0; }
     /// A helper of this rank.
     virtual std::unique_ptr<job_queue> start_queue() = 0;
     /// Which of `names` autotuning chose on the described machine for `key` (device/autotune.hpp); −1: unknown.
@@ -71,8 +73,8 @@ public:
         return static_cast<std::size_t>(static_cast<const char*>(address) - begin_) < bytes_;
     }
 
-    /// Reserves 16 TiB, or what the system has. Without `rights` a kernel that touches it dies where it does so (tests);
-    /// with them it reads and writes what nobody looks at. Throws where there is no address space.
+    /// Reserves 16 TiB, or what the system has. Without `rights` a kernel that touches it dies where it does so
+    /// (tests); with them it reads and writes what nobody looks at. Throws where there is no address space.
     static void reserve(bool rights = true);
     static char* begin() { return begin_; }
     static index_t bytes() { return static_cast<index_t>(bytes_); }

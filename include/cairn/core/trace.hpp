@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace cairn {
@@ -123,6 +124,9 @@ public:
     bool active() const { return begin_ >= 0; }
     void set_cost(const layer_cost& cost) { cost_ = cost; }
     void set_layer(std::string description) { layer_ = std::move(description); }
+
+    /// The path of the scopes open on this thread gives way to `next`: where ranks take turns on one thread.
+    static std::string exchange_path(std::string next) { return std::exchange(path(), std::move(next)); }
 
     trace_scope(const trace_scope&) = delete;
     trace_scope& operator=(const trace_scope&) = delete;

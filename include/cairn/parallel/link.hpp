@@ -27,12 +27,14 @@ struct exchange_model {
 };
 
 /// Collective. Times an all-reduce of 1 KiB and one of 1 MiB, or on a fast link of 8 MiB: the first hundreds of
-/// kilobytes may go at the speed of buffers and token buckets. The slowest rank counts.
+/// kilobytes may go at the speed of buffers and token buckets. The slowest rank counts. Phantom ranks ask their
+/// machine.
 template <Communicator C>
 exchange_model measure_link(C& c) {
     const int p = c.size();
     if (p == 1) return {};
     const auto timed = [&](index_t n) {
+        if (on_phantom_rank()) return 2 * (p - 1.0) * phantom_here->message_seconds(4.0 * static_cast<double>(n) / p);
         tensor<float> data = tensor<float>::zeros({n}, memory_category::communication);
         double best = 1e300;
         for (int i = 0; i < 3; ++i) {
@@ -60,6 +62,7 @@ exchange_model measure_gathers(C& host, C& device) {
     const int p = host.size();
     if (p == 1) return {};
     const auto timed = [&](index_t n) {
+        if (on_phantom_rank()) return (p - 1.0) * phantom_here->message_seconds(4.0 * static_cast<double>(n) / p);
         tensor<float, D> data = tensor<float, D>::zeros({n}, memory_category::communication);
         double best = 1e300;
         for (int i = 0; i < 3; ++i) {

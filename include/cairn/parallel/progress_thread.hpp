@@ -1,30 +1,35 @@
 #pragma once
 // A thread that runs jobs in the order of their submission: communication while the caller computes. Collectives on it
-// are the usual blocking functions; no algorithm needs to be cut into steps for overlap.
+// are the usual blocking functions; no algorithm needs to be cut into steps for overlap. A phantom rank's machine has
+// helpers of its own (core/phantom.hpp), which take the thread's place.
 
 #include <cairn/core/memory.hpp>
 #include <cairn/core/parallel.hpp>
+#include <cairn/core/phantom.hpp>
 
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace cairn {
 
-/// See the top of the file. Jobs run on one kernel thread unless `kernel_threads` says otherwise.
-class progress_thread {
+namespace detail {
+
+/// Jobs on a thread.
+class thread_queue final : public job_queue {
 public:
-    explicit progress_thread(int kernel_threads = 1)
+    explicit thread_queue(int kernel_threads)
         : thread_(in_pool_of_caller([this, kernel_threads] {
               set_threads(kernel_threads);
               work();
           })) {}
 
-    /// Drops the jobs that have not begun, waits for the running one.
-    ~progress_thread() {
+    ~thread_queue() override {
         {
             const std::scoped_lock lock(mutex_);
             jobs_.clear();
@@ -33,11 +38,8 @@ public:
         changed_.notify_all();
         thread_.join();
     }
-    progress_thread(const progress_thread&) = delete;
-    progress_thread& operator=(const progress_thread&) = delete;
 
-    /// A job is dropped after a failure that wait() has not thrown yet: other ranks are still at the failed one.
-    void submit(std::function<void()> job) {
+    void submit(std::function<void()> job) override {
         {
             const std::scoped_lock lock(mutex_);
             if (failure_) return;
@@ -46,8 +48,7 @@ public:
         changed_.notify_all();
     }
 
-    /// Returns when all jobs are done. Rethrows the first failure; the jobs behind it were dropped.
-    void wait() {
+    void wait() override {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });
         if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -85,6 +86,26 @@ private:
     std::exception_ptr failure_;
     bool busy_ = false, stop_ = false;
     std::thread thread_;  // last: starts when the rest is there
+};
+
+}  // namespace detail
+
+/// See the top of the file. Jobs run on one kernel thread unless `kernel_threads` says otherwise. Its end drops the
+/// jobs that have not begun, and waits for the running one.
+class progress_thread {
+public:
+    explicit progress_thread(int kernel_threads = 1)
+        : jobs_(on_phantom_rank() ? phantom_here->start_queue()
+                                  : std::make_unique<detail::thread_queue>(kernel_threads)) {}
+
+    /// A job is dropped after a failure that wait() has not thrown yet: other ranks are still at the failed one.
+    void submit(std::function<void()> job) { jobs_->submit(std::move(job)); }
+
+    /// Returns when all jobs are done. Rethrows the first failure; the jobs behind it were dropped.
+    void wait() { jobs_->wait(); }
+
+private:
+    std::unique_ptr<job_queue> jobs_;
 };
 
 }  // namespace cairn

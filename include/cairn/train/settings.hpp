@@ -146,6 +146,18 @@ public:
     /// Whether the file or the command line sets `path`.
     bool has(const std::string& path) const { return settings_.contains(path); }
 
+    /// The names one level below `section` (kernels.NAME.…), each once.
+    std::vector<std::string> names_in(const std::string& section) const {
+        std::vector<std::string> names;
+        for (const auto& [path, value] : settings_) {
+            if (!path.starts_with(section + '.')) continue;
+            const std::size_t begin = section.size() + 1;
+            std::string name = path.substr(begin, path.find('.', begin) - begin);
+            if (names.empty() || names.back() != name) names.push_back(std::move(name));
+        }
+        return names;
+    }
+
     /// Whether it is set, to a string.
     bool is_text(const std::string& path) const {
         const auto given = settings_.find(path);

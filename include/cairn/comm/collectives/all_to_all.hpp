@@ -5,7 +5,6 @@
 
 #include <cairn/comm/reduction.hpp>
 
-#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -27,7 +26,7 @@ void all_to_all(C& c, std::span<const T> out, const std::vector<range>& out_part
     const std::span<T> room = subspan(in, at(in_parts, me));
     require(kept.size() == room.size(), "all-to-all: rank ", me, " sends ", kept.size(),
             " elements to itself and receives ", room.size());
-    std::copy(kept.begin(), kept.end(), room.begin());
+    cpu::copy_within(room.data(), kept.data(), static_cast<index_t>(kept.size_bytes()));
     for (int s = 1; s < p; ++s) {
         const int to = (me + s) % p, from = (me + p - s) % p;
         sendrecv(c, subspan(out, at(out_parts, to)), to, subspan(in, at(in_parts, from)), from, all_to_all_tag);

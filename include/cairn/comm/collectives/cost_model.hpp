@@ -15,50 +15,13 @@
 
 #include <cairn/comm/collectives/algorithms.hpp>
 #include <cairn/comm/collectives/tree.hpp>
+#include <cairn/core/link_model.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <vector>
 
 namespace cairn {
-
-/// Seconds for a message of `bytes`.
-struct link_point {
-    double bytes = 0;
-    double exchange = 0;  // to send and receive one
-    double reduce = 0;    // more, to add what came
-};
-
-/// Measured cost of a message between ranks of one communicator.
-class link_model {
-public:
-    link_model() = default;
-    explicit link_model(std::vector<link_point> points) : points_(std::move(points)) {
-        std::ranges::sort(points_, {}, &link_point::bytes);
-    }
-    /// One α (seconds), β (seconds a byte) and γ (seconds a byte added) for all sizes.
-    link_model(double alpha, double beta, double gamma)
-        : points_{{0, alpha, 0}, {1e6, alpha + 1e6 * beta, 1e6 * gamma}} {}
-
-    bool empty() const { return points_.empty(); }
-    const std::vector<link_point>& points() const { return points_; }
-    double exchange(double bytes) const { return at(bytes, &link_point::exchange); }
-    double reduce(double bytes) const { return at(bytes, &link_point::reduce); }
-
-private:
-    // Straight lines; below the first point what that one costs, above the last the last line goes on.
-    double at(double bytes, double link_point::*of) const {
-        if (points_.empty()) return 0;
-        if (points_.size() == 1 || bytes <= points_.front().bytes) return points_.front().*of;
-        std::size_t i = 1;
-        while (i + 1 < points_.size() && points_[i].bytes < bytes) ++i;
-        const link_point &a = points_[i - 1], &b = points_[i];
-        return std::max(0.0, a.*of + (bytes - a.bytes) * (b.*of - a.*of) / (b.bytes - a.bytes));
-    }
-
-    std::vector<link_point> points_;
-};
 
 /// Seconds of an all-reduce of n bytes on p ranks. `vendor` is predicted as the better of ring and recursive doubling,
 /// which is what a good library does. Hierarchical: all ranks on one node (then it is the ring).

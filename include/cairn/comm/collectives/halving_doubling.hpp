@@ -29,13 +29,13 @@ void halving_doubling_all_reduce(C& c, std::span<T> data, reduction r = reductio
     const int me = c.rank();
     const power_of_two_ranks core(c.size());
     if (core.hands_over(me)) {
-        segment_room<T> none(0);
+        segment_room<T> none(data, 0);
         exchange_and_combine(c, data, me - 1, std::span<T>{}, me - 1, halving_tag, r, none);
         recv(c, data, me - 1, halving_tag);
         return;
     }
     const index_t lower_half = shard_of(n, core.size, std::max(1, core.size / 2) - 1).end();  // the larger one
-    segment_room<T> room(core.extra ? n : lower_half);
+    segment_room<T> room(data, core.extra ? n : lower_half);
     if (core.takes_over(me)) exchange_and_combine(c, std::span<T>{}, me + 1, data, me + 1, halving_tag, r, room);
 
     // Parts [first, first + width) of q, as elements.

@@ -46,7 +46,7 @@ void recursive_doubling_all_reduce(C& c, std::span<T> data, reduction r = reduct
         recv(c, data, me - 1, doubling_tag);
         return;
     }
-    tensor<T> room({static_cast<index_t>(data.size())}, memory_category::communication);
+    tensor<T> room = room_beside<T>(std::as_bytes(data), {static_cast<index_t>(data.size())});
     std::span<T> mine = data, other = room.span();
     if (core.takes_over(me)) {
         recv(c, other, me + 1, doubling_tag);
@@ -59,7 +59,7 @@ void recursive_doubling_all_reduce(C& c, std::span<T> data, reduction r = reduct
         if (peer < me) std::swap(mine, other);
         reduce_local(c, mine, std::span<const T>(other), r);
     }
-    if (mine.data() != data.data()) std::ranges::copy(mine, data.begin());
+    if (mine.data() != data.data()) cpu::copy_within(data.data(), mine.data(), static_cast<index_t>(data.size_bytes()));
     if (core.takes_over(me)) send(c, data, me + 1, doubling_tag);
 }
 

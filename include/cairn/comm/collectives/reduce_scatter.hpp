@@ -31,7 +31,7 @@ void reduce_scatter(C& c, std::span<T> data, const std::vector<range>& parts, re
         if (auto* const vendor = vendor_on_gpus(c)) return vendor->reduce_scatter(data, parts, r);
     index_t largest = 0;
     for (const range& part : parts) largest = std::max(largest, part.count);
-    segment_room<T> room(largest);
+    segment_room<T> room(data, largest);
     for (int s = 1; s < p; ++s)
         exchange_and_combine(c, detail::part_of_rank(data, parts, me - s), right,
                              detail::part_of_rank(data, parts, me - s - 1), left, reduce_scatter_tag, r, room);

@@ -30,7 +30,7 @@ std::span<T> ring_part(const C& c, std::span<T> data, int which) {
 template <Communicator C, class T>
 void ring_reduce_scatter(C& c, std::span<T> data, reduction r = reduction::sum) {
     const int p = c.size(), me = c.rank(), left = (me + p - 1) % p, right = (me + 1) % p;
-    segment_room<T> room(shard_of(static_cast<index_t>(data.size()), p, 0).count);
+    segment_room<T> room(data, shard_of(static_cast<index_t>(data.size()), p, 0).count);
     for (int s = 0; s + 1 < p; ++s)
         exchange_and_combine(c, detail::ring_part(c, data, me - s), right, detail::ring_part(c, data, me - s - 1), left,
                              ring_tag, r, room);

@@ -58,7 +58,7 @@ struct collective_profile {
     }
 };
 
-/// The profiles of one machine, by name of the communicator and number of ranks.
+/// The profiles of one machine, by name of the communicator and number of ranks; 0 ranks: any number.
 using collective_profiles = std::map<std::pair<std::string, int>, collective_profile>;
 
 namespace detail {
@@ -275,12 +275,15 @@ all_reduce_algorithm choose_all_reduce(const std::string& communicator, int rank
         return last.best;
 
     const auto profiles = collective_profiles_in_use();
-    const auto known = profiles->find({communicator, ranks});
+    auto known = profiles->find({communicator, ranks});
+    if (known == profiles->end()) known = profiles->find({communicator, 0});
     all_reduce_algorithm best = default_all_reduce(n, ranks);
     double least = 1e300;
     for (const auto& [algorithm, name] : all_reduce_names) {
         if (known == profiles->end() || !(open >> static_cast<int>(algorithm) & 1u)) continue;
-        double seconds = known->second.seconds(algorithm, n);
+        double seconds = known->second.all_reduce.empty() && !known->second.link.empty()
+                             ? all_reduce_seconds(known->second.link, algorithm, static_cast<double>(n), ranks)
+                             : known->second.seconds(algorithm, n);
         if (algorithm == all_reduce_algorithm::vendor) seconds *= 1.03;
         if (seconds >= 0 && seconds < least) best = algorithm, least = seconds;
     }

@@ -38,7 +38,7 @@ void tree_all_reduce(C& c, std::span<T> data, reduction r = reduction::sum, std:
                   segments = (n + step - 1) / step;
     const auto segment = [&](index_t i) { return subspan(data, {i * step, std::min(step, n - i * step)}); };
     const auto wide = static_cast<index_t>(children.size());
-    tensor<T> room({std::max<index_t>(1, 2 * wide), std::min(step, n)}, memory_category::communication);
+    tensor<T> room = room_beside<T>(std::as_bytes(data), {std::max<index_t>(1, 2 * wide), std::min(step, n)});
     std::vector<typename C::request> coming(static_cast<std::size_t>(2 * wide));  // by child and parity of the segment
     const auto slot = [&](index_t child, index_t i) { return static_cast<std::size_t>(2 * child + i % 2); };
     const auto place = [&](index_t child, index_t i) {

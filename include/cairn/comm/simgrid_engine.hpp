@@ -1,0 +1,180 @@
+#pragma once
+// SimGrid (S4U 3.32) as a library: the only file that includes it. Its settings, and the platform of a machine.
+// By itself it models TCP on a wide network (LV08: latency times 13, flows capped by their window); with the settings
+// here a message of m bytes takes what the machine's points say, and longer only where it shares a cable. A flow over
+// twice the cables gets half the share of one that it meets.
+// A process has one engine, whose clock begins at 0 once: one simulation a process.
+
+#if CAIRN_HAS_SIMGRID  // defined by the CMake target cairn::simgrid; without SimGrid this header is empty
+
+#include <cairn/core/error.hpp>
+#include <cairn/perf/machine_description.hpp>
+
+#include <simgrid/kernel/Timer.hpp>
+#include <simgrid/kernel/resource/NetworkModelIntf.hpp>
+#include <simgrid/s4u.hpp>
+
+#include <algorithm>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace cairn::detail {
+
+namespace s4u = simgrid::s4u;
+
+/// What a link does to a message of some size: seconds before its first byte, and bytes a second.
+struct link_speed {
+    double latency, bandwidth;
+};
+
+/// For messages of `bytes` on cables of `widest` bytes a second, by the line of the model that they lie on.
+inline link_speed speed_of(const link_model& link, double bytes, double widest) {
+    constexpr double least = 1e-12;  // SimGrid takes no latency for no weight
+    const link_model::line line = link.line_at(bytes);
+    if (line.each <= 0) return {std::max(least, line.start - bytes / widest), widest};  // below the first point
+    if (line.start > 0) return {line.start, 1 / line.each};
+    return {least, bytes / link.exchange(bytes)};
+}
+
+/// The highest bandwidth that messages of any size see.
+inline double widest(const link_model& link) {
+    double most = 0;
+    for (const link_point& p : link.points()) {
+        most = std::max(most, p.bytes / p.exchange);
+        if (const auto line = link.line_at(p.bytes); line.each > 0 && line.start > 0)
+            most = std::max(most, 1 / line.each);
+    }
+    return most;
+}
+
+/// The engine and the hosts of a machine. `contexts`: what actors run on, "raw" (all on one thread) or "thread" (one
+/// each, for sanitizers and debuggers, ten times slower).
+class simulated_platform {
+public:
+    simulated_platform(const machine_description& machine, const std::string& contexts)
+        : machine_(machine),
+          between_(widest(machine.between)),
+          inside_(machine.inside.empty() ? 1e12 : widest(machine.inside)) {
+        start_engine(contexts);
+        s4u::NetZone* const all = s4u::create_full_zone("machine");
+        s4u::NetZone* const network = create_network(all);
+        if (machine.hosts_per_processor > 1)
+            for (int h = 0; h < machine.hosts; h += machine.hosts_per_processor)
+                processors_.push_back(create_host(all, "processor " + std::to_string(h / machine.hosts_per_processor)));
+        network->seal();
+        all->seal();
+        using links = std::vector<s4u::Link*>;
+        using zones = std::unordered_set<s4u::NetZone*>;
+        auto* const model = all->get_network_model();
+        model->set_lat_factor_cb(
+            [this](double bytes, const s4u::Host* from, const s4u::Host* to, const links& way, const zones&) {
+                double nominal = 0, further = 0;
+                for (const s4u::Link* link : way) nominal += link->get_latency();
+                if (from != to)
+                    further = machine_.topology.hop * (static_cast<double>(way.size()) - machine_.topology.nearest());
+                return (speed(bytes, from == to).latency + std::max(0.0, further)) / nominal;
+            });
+        model->set_bw_factor_cb(
+            [this](double bytes, const s4u::Host* from, const s4u::Host* to, const links&, const zones&) {
+                return speed(bytes, from == to).bandwidth / (from == to ? inside_ : between_);
+            });
+    }
+    simulated_platform(const simulated_platform&) = delete;
+    simulated_platform& operator=(const simulated_platform&) = delete;
+
+    s4u::Engine& engine() const { return *engine_; }
+    /// Where the messages of a rank begin and end.
+    s4u::Host* host(int rank) const { return hosts_[static_cast<std::size_t>(machine_.host_of(rank))]; }
+    /// Where it computes.
+    s4u::Host* processor(int rank) const {
+        if (processors_.empty()) return host(rank);
+        return processors_[static_cast<std::size_t>(machine_.host_of(rank) / machine_.hosts_per_processor)];
+    }
+    /// Work of a processor that takes a rank alone one second: SimGrid drops what is below 1e-5 of its unit.
+    static constexpr double second = 1e9;
+
+private:
+    void start_engine(const std::string& contexts) {
+        require(!s4u::Engine::has_instance(),
+                "a second simulation in this process: SimGrid has one engine, whose clock "
+                "begins once; run each in a process of its own (core/child_process.hpp)");
+        std::vector<std::string> arguments{"cairn",
+                                           "--log=xbt_cfg.thresh:warning",
+                                           "--log=ker_engine.app:file:/dev/null",  // deadlocks are told by us
+                                           "--cfg=network/model:CM02",
+                                           "--cfg=network/crosstraffic:0",
+                                           "--cfg=network/TCP-gamma:1e15",
+                                           "--cfg=network/weight-S:0",
+                                           "--cfg=contexts/factory:" + contexts};
+        std::vector<char*> pointers;
+        for (std::string& argument : arguments) pointers.push_back(argument.data());
+        pointers.push_back(nullptr);
+        int count = static_cast<int>(arguments.size());
+        engine_ = new s4u::Engine(&count, pointers.data());  // never deleted: it would end actors that we have left
+    }
+
+    s4u::Host* create_host(s4u::NetZone* zone, const std::string& name) const {
+        return zone->create_host(name, second)->set_core_count(std::max(1, machine_.cores / machine_.threads))->seal();
+    }
+
+    s4u::NetZone* create_network(s4u::NetZone* all) {
+        hosts_.resize(static_cast<std::size_t>(machine_.hosts));
+        const auto host = [this](s4u::NetZone* zone, unsigned long id) {
+            return hosts_[id] = create_host(zone, "host " + std::to_string(id));
+        };
+        const auto loop = [this](s4u::NetZone* zone, unsigned long id) {
+            return zone->create_link("inside " + std::to_string(id), inside_)
+                ->set_latency(cable_latency)
+                ->set_sharing_policy(s4u::Link::SharingPolicy::FATPIPE)  // ranks copy side by side
+                ->seal();
+        };
+        const auto count = [](const std::vector<int>& n) { return std::vector<unsigned>(n.begin(), n.end()); };
+        s4u::ClusterCallbacks callbacks(
+            [host](s4u::NetZone* zone, const std::vector<unsigned long>&, unsigned long id) {
+                return std::pair<simgrid::kernel::routing::NetPoint*, simgrid::kernel::routing::NetPoint*>(
+                    host(zone, id)->get_netpoint(), nullptr);
+            },
+            [loop](s4u::NetZone* zone, const std::vector<unsigned long>&, unsigned long id) { return loop(zone, id); },
+            {});
+        const network_topology& t = machine_.topology;
+        const auto both_ways = s4u::Link::SharingPolicy::SPLITDUPLEX;
+        switch (t.joined) {
+            case network_topology::kind::torus:
+                return s4u::create_torus_zone("torus", all, {t.dimensions.begin(), t.dimensions.end()}, callbacks,
+                                              between_, cable_latency, both_ways);
+            case network_topology::kind::fat_tree:
+                return s4u::create_fatTree_zone(
+                    "fat tree", all,
+                    {static_cast<unsigned>(t.down.size()), count(t.down), count(t.up), count(t.cables)}, callbacks,
+                    between_, cable_latency, both_ways);
+            case network_topology::kind::star:
+                break;
+        }
+        s4u::NetZone* const star = s4u::create_star_zone("star")->set_parent(all);
+        for (unsigned long id = 0; id < hosts_.size(); ++id) {
+            auto* const point = host(star, id)->get_netpoint();
+            auto* const cable = star->create_split_duplex_link("cable " + std::to_string(id), between_);
+            cable->set_latency(cable_latency)->seal();
+            star->add_route(point, nullptr, nullptr, nullptr, {{cable, s4u::LinkInRoute::Direction::UP}}, true);
+            star->add_route(point, point, nullptr, nullptr, {s4u::LinkInRoute(loop(star, id))}, false);
+        }
+        return star;
+    }
+
+    link_speed speed(double bytes, bool within) const {
+        return within ? speed_of(machine_.inside, bytes, inside_) : speed_of(machine_.between, bytes, between_);
+    }
+
+    static constexpr double cable_latency = 1e-6;  // nominal: what it really is, the callbacks say
+
+    const machine_description& machine_;
+    double between_, inside_;  // bytes a second
+    s4u::Engine* engine_ = nullptr;
+    std::vector<s4u::Host*> hosts_, processors_;
+};
+
+}  // namespace cairn::detail
+
+#endif

@@ -1,0 +1,197 @@
+#pragma once
+// A simulated rank: its clock, its processor and its helpers, as SimGrid actors. Kernels only add up their seconds;
+// they are spent, as one activity, before the rank sends, waits or hands a job on.
+
+#if CAIRN_HAS_SIMGRID  // defined by the CMake target cairn::simgrid; without SimGrid this header is empty
+
+#include <cairn/comm/rank_state.hpp>
+#include <cairn/comm/simgrid_engine.hpp>
+#include <cairn/core/memory.hpp>
+#include <cairn/core/phantom.hpp>
+#include <cairn/core/rank_locals.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// What a rank did in a simulation, its helpers included.
+struct simulated_rank {
+    double end = 0;                        // seconds when it was through
+    double computed = 0;                   // seconds of kernels, as if it had its cores alone
+    double waited = 0;                     // seconds in waits for messages, of the rank itself
+    std::int64_t messages = 0, bytes = 0;  // sent
+    index_t peak = 0;                      // bytes of memory
+};
+
+namespace detail {
+
+/// What an actor waits for.
+struct simulated_wait {
+    const rank_state* who;  // in which communicator, and collective
+    bool sends;
+    std::size_t bytes;
+    int peer, tag;
+};
+
+class simulated_machine;
+
+/// What all actors of a simulation share. Actors take turns, so it needs no lock; but every call of SimGrid may let
+/// others run.
+struct simulation_state {
+    simulation_state(const machine_description& m, int count, const std::string& contexts)
+        : machine(m), platform(m, contexts), ranks(static_cast<std::size_t>(count)) {}
+
+    const machine_description& machine;
+    simulated_platform platform;
+    std::vector<simulated_rank> ranks;
+    std::vector<s4u::ActorPtr> actors;       // of the ranks
+    std::list<simulated_machine*> machines;  // of ranks and helpers
+    std::vector<s4u::CommPtr> left;          // messages that a dropped request left under way
+    std::exception_ptr failure;
+    int next_context = 1;
+
+    /// Ends the simulation from inside an actor, and does not return: actors are left where they stand, none is
+    /// unwound.
+    [[noreturn]] void stop(std::exception_ptr why) {
+        if (!failure) failure = std::move(why);
+        simgrid::kernel::timer::Timer::set(s4u::Engine::get_clock(), [] { throw stopped{}; });
+        for (;;) let_others_run([] { s4u::this_actor::suspend(); });
+    }
+    struct stopped {};
+};
+
+/// Clock and speed of one actor.
+class simulated_machine final : public phantom_machine {
+public:
+    simulated_machine(simulation_state& s, int rank) : state(s), rank_(rank) {
+        at_ = s.machines.insert(s.machines.end(), this);
+    }
+    ~simulated_machine() override { state.machines.erase(at_); }
+
+    /// Of the calling actor.
+    static simulated_machine& here() { return static_cast<simulated_machine&>(*phantom_here); }
+
+    int rank() const { return rank_; }
+    double now() override { return s4u::Engine::get_clock() + charged_; }
+    void charge(const kernel_work& work) override { spend_later(state.machine.seconds(work)); }
+    void pass(double seconds) override {
+        spend();
+        if (seconds > 0) let_others_run([&] { s4u::this_actor::sleep_for(seconds); });
+    }
+    double message_seconds(double bytes) override { return state.machine.between.exchange(bytes); }
+    std::unique_ptr<job_queue> start_queue() override;
+
+    /// The processor works, from the next spend() on.
+    void spend_later(double seconds) {
+        charged_ += seconds;
+        numbers().computed += seconds;
+    }
+    void spend() {
+        if (charged_ <= 0) return;
+        const double work = std::exchange(charged_, 0.0) * simulated_platform::second;
+        let_others_run([&] { s4u::this_actor::exec_init(work)->set_host(state.platform.processor(rank_))->wait(); });
+    }
+
+    simulated_rank& numbers() { return state.ranks[static_cast<std::size_t>(rank_)]; }
+
+    simulation_state& state;
+    const simulated_wait* waits = nullptr;  // null: for no message
+
+private:
+    int rank_;
+    double charged_ = 0;
+    std::list<simulated_machine*>::iterator at_;
+};
+
+/// A helper of a rank: an actor beside it on its processor.
+class simulated_queue final : public job_queue {
+    struct shared {
+        std::deque<std::function<void()>> jobs;
+        std::exception_ptr failure;
+        bool busy = false, stops = false, owner_waits = false;
+        s4u::SemaphorePtr submitted, done;
+    };
+
+public:
+    explicit simulated_queue(simulated_machine& owner) : shared_(std::make_shared<shared>()) {
+        owner.spend();
+        let_others_run([&] {
+            shared_->submitted = s4u::Semaphore::create(0);
+            shared_->done = s4u::Semaphore::create(0);
+            actor_ = s4u::Actor::create(concat("helper of rank ", owner.rank()), s4u::this_actor::get_host(),
+                                        [s = shared_, &state = owner.state, rank = owner.rank(),
+                                         &pool = *pool_of_owner_] { work(*s, state, rank, pool); });
+        });
+    }
+    /// Drops the jobs that have not begun, waits for the running one; while an error ends the rank, leaves that behind.
+    ~simulated_queue() override {
+        shared_->jobs.clear();
+        shared_->stops = true;
+        const bool fails = std::uncaught_exceptions() > 0;
+        let_others_run([&] {
+            if (fails) return actor_->suspend();
+            shared_->submitted->release();
+            actor_->join();
+        });
+    }
+
+    void submit(std::function<void()> job) override {
+        simulated_machine::here().spend();
+        if (shared_->failure) return;
+        shared_->jobs.push_back(std::move(job));
+        let_others_run([&] { shared_->submitted->release(); });
+    }
+    void wait() override {
+        simulated_machine::here().spend();
+        while (shared_->busy || !shared_->jobs.empty()) {
+            shared_->owner_waits = true;
+            let_others_run([&] { shared_->done->acquire(); });
+        }
+        if (shared_->failure) std::rethrow_exception(std::exchange(shared_->failure, nullptr));
+    }
+
+private:
+    static void work(shared& s, simulation_state& state, int rank, memory_pool& pool) {
+        rank_locals of_another;  // which puts its own back
+        simulated_machine machine(state, rank);
+        phantom_here = &machine;
+        const memory_pool::scope here(pool);
+        while (!s.stops) {
+            let_others_run([&] { s.submitted->acquire(); });
+            if (s.jobs.empty()) continue;
+            const std::function<void()> job = std::move(s.jobs.front());
+            s.jobs.pop_front();
+            s.busy = true;
+            try {
+                job();
+                machine.spend();
+            } catch (...) {
+                s.jobs.clear();
+                s.failure = std::current_exception();
+            }
+            s.busy = false;
+            if (s.jobs.empty() && std::exchange(s.owner_waits, false)) let_others_run([&] { s.done->release(); });
+        }
+        phantom_here = nullptr;
+    }
+
+    memory_pool* pool_of_owner_ = &memory_pool::host();
+    std::shared_ptr<shared> shared_;
+    s4u::ActorPtr actor_;
+};
+
+inline std::unique_ptr<job_queue> simulated_machine::start_queue() { return std::make_unique<simulated_queue>(*this); }
+
+}  // namespace detail
+
+}  // namespace cairn
+
+#endif

@@ -1,0 +1,144 @@
+#pragma once
+// A machine as numbers, for predictions (comm/simgrid.hpp): hosts and their processors, seconds of kernels, and the
+// network. Read from benchmarks/machines/*.toml by train/machine_file.hpp, where the entries are explained. Seconds,
+// bytes, operations a second and bytes a second throughout.
+
+#include <cairn/core/error.hpp>
+#include <cairn/core/link_model.hpp>
+#include <cairn/core/phantom.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Seconds of a kernel: those of shapes that were measured, else start + operations / flops + bytes / bandwidth.
+struct kernel_rate {
+    double start = 0;
+    double flops = std::numeric_limits<double>::infinity(), bandwidth = std::numeric_limits<double>::infinity();
+    std::map<std::vector<index_t>, double> measured;  // by shape
+
+    double seconds(const kernel_work& work) const {
+        if (!measured.empty()) {
+            const auto known = measured.find({work.shape.begin(), work.shape.begin() + work.extents});
+            if (known != measured.end()) return known->second;
+        }
+        return start + work.flops / flops + work.bytes / bandwidth;
+    }
+};
+
+/// How hosts are joined. A cable carries `network.between`'s bytes both ways at once.
+struct network_topology {
+    enum class kind { star, torus, fat_tree };
+
+    kind joined = kind::star;
+    std::vector<int> dimensions;        // of a torus: hosts along each
+    std::vector<int> down, up, cables;  // of a fat tree, by level from the hosts on: SimGrid's numbers, which are
+                                        // those of XGFTs (Öhring et al. 1995)
+    double hop = 0;                     // seconds of each cable that a message takes beyond those of the nearest host
+
+    /// Cables between two hosts that are nearest to each other.
+    int nearest() const { return joined == kind::torus ? 1 : 2; }
+};
+
+/// See the top of the file.
+struct machine_description {
+    std::string name;
+    bool calibrated = false;  // by measurements on it
+    int hosts = 1;
+    int ranks_per_host = 1;
+    int cores = 1;                // of a processor
+    int threads = 1;              // cores that a rank's kernels keep busy; the rates below are theirs
+    int hosts_per_processor = 1;  // more than 1: hosts that share its cores, as network namespaces of one machine do
+    index_t memory = 0;           // bytes of a host; 0: no limit
+    std::map<std::pair<std::string, std::string>, kernel_rate> kernels;  // by kind and format; "any": of all others
+    std::optional<kernel_rate> other;                                    // of kinds that are not in the table
+    link_model between, inside;  // one way, between neighbouring hosts and between ranks of one host
+    network_topology topology;
+    index_t eager = 0;   // shorter messages leave before their receiver asks for them
+    double message = 0;  // seconds that the processor spends to send or to receive one
+
+    int most_ranks() const { return hosts * ranks_per_host; }
+    int host_of(int rank) const { return rank / ranks_per_host; }
+
+    /// Throws naming a kernel without a rate.
+    double seconds(const kernel_work& work) const {
+        for (const char* format : {work.format, "any"})
+            if (const auto rate = kernels.find({work.kind, format}); rate != kernels.end())
+                return rate->second.seconds(work);
+        require(other.has_value(), "machine ", name, ": no rate for the kernel '", work.kind, "' in format '",
+                work.format, "'; measure it, or give [kernels.other] for all that is not in the table");
+        return other->seconds(work);
+    }
+
+    /// Throws naming what cannot be, and what it may have been meant to be.
+    void check() const {
+        const auto wrong = [&](const auto&... why) { fail("machine ", name, ": ", why...); };
+        if (between.empty()) wrong("[network] has no points: give seconds of messages between two hosts by size");
+        if (inside.empty() && ranks_per_host > 1)
+            wrong(ranks_per_host, " ranks on a host, but [network] says nothing of messages inside one");
+        if (memory > 0 && memory < 1'000'000) wrong("memory = ", memory, " bytes of a host: were they MB or GB?");
+        for (const auto& [kernel, rate] : kernels) check(concat(kernel.first, '.', kernel.second), rate);
+        if (other) check("other", *other);
+        check("between", between);
+        check("inside", inside);
+        if (message >= too_slow) wrong("message = ", message, " seconds: were they ms or µs?");
+        if (topology.hop >= too_slow) wrong("hop = ", topology.hop, " seconds: were they ms or µs?");
+        check_topology();
+    }
+
+    /// Throws unless so many ranks fit.
+    void check_ranks(int ranks) const {
+        require(ranks >= 1, "a simulation needs at least 1 rank, not ", ranks);
+        require(ranks <= most_ranks(), "machine ", name, ": ", ranks, " ranks asked for; ", hosts, " hosts of ",
+                ranks_per_host, " have room for ", most_ranks());
+    }
+
+private:
+    static constexpr double too_slow = 0.1;  // seconds of a message or of a kernel's start
+
+    void check(const std::string& what, const kernel_rate& rate) const {
+        require(rate.start < too_slow, "machine ", name, ": kernels.", what, ": start = ", rate.start,
+                " seconds: were they ms or µs?");
+        require(rate.flops >= 1e6 && rate.bandwidth >= 1e6, "machine ", name, ": kernels.", what, ": ", rate.flops,
+                " operations and ", rate.bandwidth, " bytes a second: were they GFLOP/s or GB/s?");
+    }
+    void check(const std::string& what, const link_model& link) const {
+        for (std::size_t i = 0; i < link.points().size(); ++i) {
+            const link_point& p = link.points()[i];
+            require(i > 0 || p.exchange < too_slow, "machine ", name, ": network.", what, ": a message of ", p.bytes,
+                    " bytes takes ", p.exchange, " seconds: were they ms or µs?");
+            require(i == 0 || p.bytes > link.points()[i - 1].bytes, "machine ", name, ": network.", what, ": ", p.bytes,
+                    " bytes are there twice");
+            require(i == 0 || p.exchange > link.points()[i - 1].exchange, "machine ", name, ": network.", what,
+                    ": a message of ", p.bytes, " bytes takes no longer than one of ", link.points()[i - 1].bytes);
+        }
+        require(link.points().size() != 1, "machine ", name, ": network.", what,
+                " has one point; at least two sizes tell latency from bandwidth");
+    }
+    void check_topology() const {
+        const auto product = [](const std::vector<int>& of) {
+            double all = 1;
+            for (const int n : of) all *= n;
+            return all;
+        };
+        const bool tree = topology.joined == network_topology::kind::fat_tree;
+        if (topology.joined == network_topology::kind::torus)
+            require(product(topology.dimensions) == hosts, "machine ", name, ": a torus of ",
+                    product(topology.dimensions), " hosts by its dimensions, but hosts = ", hosts);
+        if (!tree) return;
+        require(topology.down.size() == topology.up.size() && topology.down.size() == topology.cables.size() &&
+                    !topology.down.empty(),
+                "machine ", name, ": a fat tree needs down, up and cables, one number a level in each; there are ",
+                topology.down.size(), ", ", topology.up.size(), " and ", topology.cables.size());
+        require(product(topology.down) == hosts, "machine ", name, ": a fat tree of ", product(topology.down),
+                " hosts by 'down', but hosts = ", hosts);
+    }
+};
+
+}  // namespace cairn

@@ -1,0 +1,121 @@
+#pragma once
+// Reads a machine_description (perf/machine_description.hpp) from TOML. All numbers are in seconds, bytes, operations a
+// second and bytes a second:
+//
+//   name = "a cluster"
+//   calibrated = false                # whether benchmarks/calibrate wrote it on the machine itself
+//   [hosts]
+//   count = 1024
+//   ranks = 2                         # on each host, in the order of their numbers
+//   cores = 64                        # of a host's processor
+//   threads = 32                      # cores that a rank's kernels keep busy
+//   share_processor = 1               # hosts that share one processor
+//   memory = 256_000_000_000          # of a host; left out: no limit
+//   [network]
+//   between = [[0, 1.5e-6], [1_000_000, 85e-6]]   # bytes and seconds of a message between neighbouring hosts, one way
+//   inside = [[0, 4e-7], [1_000_000, 1e-4]]       # between ranks of one host
+//   topology = "star"                 # each host on one switch; or "torus", "fat tree"
+//   dimensions = [8, 8, 16]           # of a torus
+//   down = [16, 64]                   # of a fat tree: hosts below a leaf switch, leaf switches below a spine switch,
+//   up = [1, 16]                      #   switches above a host and above a leaf switch,
+//   cables = [1, 1]                   #   cables to each of them
+//   hop = 1e-7                        # of each cable beyond those between neighbours
+//   eager = 8192                      # shorter messages do not wait for their receiver
+//   message = 3e-7                    # of the processor, to send or to receive one
+//   [kernels."convolution forward".float]           # kind and format, "any" for the formats not named
+//   start = 2e-6                      # seconds = start + operations / flops + bytes / bytes a second
+//   flops = 1e12
+//   bytes = 5e10
+//   points = [[256, 256, 256, 4.1e-5]]  # what was measured goes before that: shape, then seconds
+//   [kernels.other]                   # any kind that is not named; without it, such a kernel is an error
+//   …
+
+#include <cairn/perf/machine_description.hpp>
+#include <cairn/train/settings.hpp>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+namespace detail {
+
+inline kernel_rate rate_in(configuration& c, const std::string& section) {
+    kernel_rate rate;
+    const auto number = [&](const char* key, double& field, const interval& allowed) {
+        if (c.has(section + '.' + key)) field = c.get(section + '.' + key, field, allowed);
+    };
+    number("start", rate.start, at_least(0));
+    number("flops", rate.flops, above(0));
+    number("bytes", rate.bandwidth, above(0));
+    const auto points = c.get(section + ".points", std::vector<std::vector<double>>{});
+    for (const std::vector<double>& point : points) {
+        require(point.size() >= 2 && point.size() <= 17 && point.back() > 0, section,
+                ".points: each is a shape and then its seconds, [m, n, k, seconds]");
+        rate.measured[{point.begin(), point.end() - 1}] = point.back();
+    }
+    require(!points.empty() || c.has(section + ".flops") || c.has(section + ".bytes"), section,
+            ": needs flops, bytes or points; no kernel takes no time");
+    return rate;
+}
+
+inline link_model link_in(configuration& c, const std::string& key) {
+    std::vector<link_point> points;
+    for (const std::vector<double>& point : c.get(key, std::vector<std::vector<double>>{})) {
+        require(point.size() == 2 && point[0] >= 0 && point[1] > 0, key,
+                ": each point is [bytes, seconds], bytes from 0 and seconds above 0");
+        points.push_back({point[0], point[1], 0});
+    }
+    return link_model(std::move(points));
+}
+
+}  // namespace detail
+
+/// Throws naming entries that are missing, unknown or impossible.
+inline machine_description machine_in(configuration c) {
+    machine_description m;
+    m.name = c.need<std::string>("name");
+    m.calibrated = c.get("calibrated", false);
+    settings_table hosts(c, "hosts"), network(c, "network");
+    const interval counted = at_least(1);
+    hosts("count", m.hosts, counted);
+    hosts("ranks", m.ranks_per_host, counted);
+    hosts("cores", m.cores, counted);
+    m.threads = m.cores / m.ranks_per_host > 0 ? m.cores / m.ranks_per_host : 1;
+    hosts("threads", m.threads, counted);
+    hosts("share_processor", m.hosts_per_processor, counted);
+    hosts("memory", m.memory, at_least(0));
+    using topology = network_topology::kind;
+    network("topology", m.topology.joined,
+            {{"star", topology::star}, {"torus", topology::torus}, {"fat tree", topology::fat_tree}});
+    if (m.topology.joined == topology::torus) network("dimensions", m.topology.dimensions, counted);
+    if (m.topology.joined == topology::fat_tree) {
+        network("down", m.topology.down, counted);
+        network("up", m.topology.up, counted);
+        network("cables", m.topology.cables, counted);
+    }
+    network("hop", m.topology.hop, at_least(0));
+    network("eager", m.eager, at_least(0));
+    network("message", m.message, at_least(0));
+    m.between = detail::link_in(c, "network.between");
+    m.inside = detail::link_in(c, "network.inside");
+    for (const std::string& kind : c.names_in("kernels")) {
+        const std::string section = "kernels." + kind;
+        if (kind == "other")
+            m.other = detail::rate_in(c, section);
+        else
+            for (const std::string& format : c.names_in(section))
+                m.kernels[{kind, format}] = detail::rate_in(c, section + '.' + format);
+    }
+    c.check_all_used();
+    m.check();
+    return m;
+}
+
+inline machine_description read_machine(const std::filesystem::path& file) {
+    return machine_in(configuration::from_file(file));
+}
+
+}  // namespace cairn
