@@ -64,7 +64,10 @@ public:
             c.saved_bytes += of.saved_bytes + (of.saves_output ? block_bytes<T>(chain->output_shape(in)) : 0);
             c.saves_input = c.saves_input || of.saves_input;
         }
-        if (how == combination::sum) c.forward += {y, 3 * bytes * y};
+        if (how == combination::sum)
+            c.forward += {y, 3 * bytes * y};
+        else  // joined, and the gradient cut again
+            c.forward += {0, 2 * bytes * y}, c.backward_input += {0, 2 * bytes * y};
         c.backward_input += {x, 3 * bytes * x};
         return c;
     }

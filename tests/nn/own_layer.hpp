@@ -1,7 +1,6 @@
 #pragma once
 // Code of course/write-your-own-layer.md, which tests/train/own_layer_test.cpp holds to the laws of layers and trains.
 
-#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/nn/add.hpp>
@@ -29,7 +28,6 @@ public:
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> y(x.shape());
         for_each(prelu_rule<T>{slope_.value.data()}, x, x, y);
-        flop_counter::count(double(x.size()), 2.0 * double(x.bytes()));
         if (p.training()) saved.put(0, std::move(x));
         return y;
     }
@@ -38,7 +36,6 @@ public:
         for_each(prelu_slope_rule{}, x, dy, share);
         column_sums(D{}, x.size(), 1, share.data(), sum.data(), false);
         for_each(prelu_rule<T>{slope_.value.data()}, x, dy, dx);
-        flop_counter::count(2.0 * double(x.size()), 6.0 * double(x.bytes()));  // column_sums counts itself
         saved.put(1, std::move(sum));
         return dx;
     }
@@ -49,7 +46,11 @@ public:
     shape output_shape(const shape& in) const { return in; }
     layer_cost cost(const shape& in) const {
         const double n = double(in.size()), bytes = sizeof(T) * n;
-        return {.forward = {n, 2 * bytes}, .backward_input = {3 * n, 7 * bytes}, .parameters = 1, .saves_input = true};
+        return {.forward = {3 * n, 3 * bytes},
+                .backward_input = {7 * n, 7 * bytes},
+                .backward_weight = {2, 2 * sizeof(T)},
+                .parameters = 1,
+                .saves_input = true};
     }
     std::string describe() const { return "prelu"; }
 

@@ -25,7 +25,7 @@ public:
         const magnitude_sums sums = pack_signs(values, target + 4);
         if (!std::isfinite(sums.absolute)) require_finite(name(), values, at);
         const auto scale = static_cast<float>(std::sqrt(sums.squared / static_cast<double>(n)));
-        std::memcpy(target, &scale, 4);
+        cpu::copy_within(target, &scale, 4);
     }
     void decode(std::span<const std::byte> bytes, std::span<float> into, const encode_step&) const {
         decode_signs("onebit", bytes, into, assign{});

@@ -20,7 +20,9 @@ struct packed_gaps {
     static constexpr bool fixed_bytes = false;
 
     static index_t max_bytes(index_t n, index_t k) { return 4 + index_code_max_bytes(n, k); }
-    static index_t bytes(const selection<cpu>& s) { return 4 + index_code_bytes(s.positions); }
+    static index_t bytes(const selection<cpu>& s) {
+        return 4 + (on_phantom_rank() ? index_code_expected_bytes(s.of(), s.count()) : index_code_bytes(s.positions));
+    }
     /// Returns the end.
     static std::byte* write(const selection<cpu>& s, std::byte* out) {
         const auto count = static_cast<std::uint32_t>(s.size());
@@ -83,14 +85,21 @@ index_t sparse_message_max_bytes(index_t n, index_t k, sparse_value type) {
 template <class Positions, Device D>
 void encode_sparse(const selection<D>& chosen, sparse_value type, message<D>& out) {
     const index_t k = chosen.count();
-    std::byte* const at = Positions::write(chosen, out.prepare(Positions::bytes(chosen) + k * bytes_of(type)).data());
-    pack_values(D{}, chosen, type, at);
+    const index_t bytes = Positions::bytes(chosen) + k * bytes_of(type);
+    const kernel_call call("sparse encode", "f32", 4.0 * static_cast<double>(k),
+                           8.0 * static_cast<double>(k) + static_cast<double>(bytes), {k, bytes_of(type)});
+    std::byte* const to = out.prepare(bytes).data();
+    if (!on_phantom_rank()) pack_values(D{}, chosen, type, Positions::write(chosen, to));
 }
 
-/// Calls put(into[p], value) for each position p of the message. `least`: bytes that it has at least.
+/// Calls put(into[p], value) for each position p of the message. `least`: bytes that it has at least. Counted as if
+/// each position took a byte.
 template <class Positions, Device D, class Put>
 void decode_sparse(D d, std::string_view who, std::span<const std::byte> bytes, index_t least, sparse_value type,
                    std::span<float> into, Put put) {
+    const double size = static_cast<double>(bytes.size()), k = size / (1.0 + static_cast<double>(bytes_of(type)));
+    const kernel_call call("sparse decode", "f32", 4 * k, size + 8 * k, {static_cast<index_t>(k), bytes_of(type)});
+    if (on_phantom_rank()) return;  // the message's bytes are not there
     message_reader reader(who, bytes);
     if (reader.left() < least) reader.damaged(least, " bytes expected");
     const auto positions = Positions::template read<D>(reader, static_cast<index_t>(into.size()), type);

@@ -4,7 +4,6 @@
 // device/cpu/csr.hpp, device/grid/csr.hpp.
 
 #include <cairn/core/error.hpp>
-#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/tensor.hpp>
 
 #include <algorithm>
@@ -23,12 +22,12 @@ struct csr_view {
     const std::int32_t* column;
     const T* value;
 
-    /// Of its product with a dense matrix (columns, width) of E.
+    /// Operations and bytes of its product with a dense matrix (columns, width) of E.
     template <class E>
-    void count_product(index_t width) const {
+    std::pair<double, double> product_work(index_t width) const {
         const double n = static_cast<double>(nonzeros), w = static_cast<double>(width);
-        flop_counter::count(
-            2 * n * w, n * (sizeof(T) + sizeof(std::int32_t)) + sizeof(E) * w * static_cast<double>(rows + columns));
+        return {2 * n * w,
+                n * (sizeof(T) + sizeof(std::int32_t)) + sizeof(E) * w * static_cast<double>(rows + columns)};
     }
 };
 
@@ -108,7 +107,8 @@ private:
     template <class To, class From>
     static tensor<To, D> there(const std::vector<From>& values) {
         tensor<To> host({std::ssize(values)}, memory_category::workspace);
-        std::transform(values.begin(), values.end(), host.data(), [](From v) { return static_cast<To>(v); });
+        if (!phantom_range::holds(host.data()))
+            std::transform(values.begin(), values.end(), host.data(), [](From v) { return static_cast<To>(v); });
         return tensor<To, D>::copy_of(host, memory_category::data);
     }
 };

@@ -5,6 +5,7 @@
 // has a name and its operator() is CAIRN_HD.
 
 #include <cairn/core/host_device.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 
@@ -133,6 +134,10 @@ inline constexpr index_t elementwise_grain = 4096;
 /// exception leaves a simd loop, the program ends.
 template <class F, class... Elements>
 void for_each(cpu, index_t n, F f, Elements*... arrays) {
+    constexpr index_t bytes = (index_t{0} + ... + index_t{sizeof(Elements)});  // of an element of each
+    const kernel_call call("elementwise", "any", static_cast<double>(n) * sizeof...(Elements),
+                           static_cast<double>(n) * bytes, {n, bytes});
+    if (on_phantom_rank()) return;  // numbers at hand may lie in its memory
     auto ready = at_hand(f);
     parallel_for(n, elementwise_grain * 4, [&](index_t begin, index_t end) {
 #pragma omp simd
@@ -147,9 +152,10 @@ void for_each_if_finite(cpu d, const double*, launch_parameters*, index_t n, F f
     for_each(d, n, f, arrays...);
 }
 
-/// Calls f(i) for i in [0, n).
+/// Calls f(i) for i in [0, n). What it moves its caller alone knows.
 template <class F>
 void for_indices(cpu, index_t n, const F& f) {
+    const kernel_call call("indices", "any", static_cast<double>(n), 0, {n});
     parallel_for(n, elementwise_grain, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) f(i);
     });

@@ -4,6 +4,7 @@
 // In double: a range of finite floats may be no float, nor its inverse. On a grid device:
 // device/grid/symbol_groups.hpp.
 
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/core/tensor.hpp>
@@ -67,6 +68,9 @@ struct unpack_eight_symbols {
 /// Writes the message of x (n) into `body`. False: a value is not finite.
 inline bool pack_groups(cpu, symbol_groups groups, index_t n, const float* x, const random_stream& random,
                         std::uint64_t first_number, std::uint8_t* body) {
+    const double all = static_cast<double>(n);
+    const kernel_call call("pack groups", "f32", 6 * all, 4 * all + static_cast<double>(groups.bytes(n)),
+                           {n, groups.bits});
     return parallel_sum<index_t>(groups.count(n), 64, [&](index_t begin, index_t end) {
                index_t broken = 0;
                for (index_t g = begin; g < end; ++g) {

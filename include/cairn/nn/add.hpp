@@ -1,8 +1,9 @@
 #pragma once
 // The sum of two gradients or two branches, in the memory of one of them if it has no other owner.
 
-#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/for_each.hpp>
+#include <cairn/core/kernel_call.hpp>
+#include <cairn/device/cpu/widen.hpp>
 
 #include <utility>
 
@@ -15,7 +16,7 @@ tensor<T, D> add(tensor<T, D> a, tensor<T, D> b) {
     if (a.empty() || b.empty()) return {};
     require(a.shape() == b.shape(), "add: shapes ", a.shape(), " and ", b.shape(), " differ");
     const double n = static_cast<double>(a.size());
-    flop_counter::count(n, 3 * n * sizeof(T));
+    const kernel_call call("add", format_name<T>, n, 3 * n * sizeof(T), {a.size()});
     if (!a.unique()) std::swap(a, b);
     if (a.unique()) {
         for_each(functors::add{}, a, b);

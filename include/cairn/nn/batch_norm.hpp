@@ -119,7 +119,7 @@ public:
         const double n = double(in.size()), c = double(config_.channels), size = sizeof(T);
         const double sign = has_sign() ? 1 : 0, bits = sign * n / 8;
         layer_cost cost;
-        cost.forward = {(7 + sign) * n, 3 * size * n + bits};
+        cost.forward = {(7 + sign) * n + 6 * c, 3 * size * n + bits + (4.0 * sizeof(S) + 16) * c};
         cost.backward_input = {(9 + sign) * n, 5 * size * n + 2 * bits};
         cost.backward_weight = {2 * c, 6.0 * sizeof(S) * c};
         cost.parameters = 2 * config_.channels;
@@ -233,7 +233,7 @@ private:
         tensor<S> means = tensor<S, D>::view(mean, {channels}).on_host(memory_category::workspace);
         tensor<double> vars = var.on_host(memory_category::workspace);
         mine[0] = double(rows);
-        for (index_t c = 0; c < channels; ++c) {
+        for (index_t c = 0; c < channels && !on_phantom_rank(); ++c) {
             mine[static_cast<std::size_t>(1 + c)] = double(means[c]);
             mine[static_cast<std::size_t>(1 + channels + c)] = vars[c] * double(rows);
         }
@@ -243,7 +243,7 @@ private:
             if (one[0] > 0) merged.add(one[0], one + 1, one + 1 + channels);
         require(merged.count > 1, describe(),
                 ": one value per channel on all processes together; a variance needs two");
-        for (index_t c = 0; c < channels; ++c) {
+        for (index_t c = 0; c < channels && !on_phantom_rank(); ++c) {
             means[c] = static_cast<S>(merged.mean[static_cast<std::size_t>(c)]);
             vars[c] = merged.squares[static_cast<std::size_t>(c)] / merged.count;
         }
@@ -258,11 +258,12 @@ private:
         std::vector<double> mine(width), all(width * static_cast<std::size_t>(group.size()));
         tensor<S> here = sums.on_host(memory_category::workspace);
         mine[0] = double(rows);
-        for (index_t i = 0; i < here.size(); ++i) mine[static_cast<std::size_t>(i + 1)] = double(here[i]);
+        for (index_t i = 0; i < here.size() && !on_phantom_rank(); ++i)
+            mine[static_cast<std::size_t>(i + 1)] = double(here[i]);
         group.gather(mine, all);
         std::vector<double> total(width);
         for (std::size_t i = 0; i < all.size(); ++i) total[i % width] += all[i];
-        for (index_t i = 0; i < here.size(); ++i)
+        for (index_t i = 0; i < here.size() && !on_phantom_rank(); ++i)
             here[i] = static_cast<S>(total[static_cast<std::size_t>(i + 1)] * double(rows) / total[0]);
         return tensor<S, D>::copy_of(here, memory_category::workspace);
     }
@@ -275,7 +276,8 @@ private:
     }
 
     void add(const S* sums, tensor<S, D>& grad) {
-        flop_counter::count(double(config_.channels), 3.0 * double(config_.channels) * sizeof(S));
+        const double c = double(config_.channels);
+        const kernel_call call("add gradient", format_name<S>, c, 3 * c * sizeof(S), {config_.channels});
         for_each(D{}, config_.channels, functors::add{}, grad.data(), sums);
     }
 

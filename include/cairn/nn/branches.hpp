@@ -159,6 +159,8 @@ public:
         }
         total.backward_input += {x, 3 * bytes * x};
         if (!joins()) total.forward += {y, (fused ? 1 : 3) * bytes * y};
+        for (phase_cost* phase : {&total.forward, &total.backward_input})
+            if (joins()) *phase += {0, 2 * bytes * double(output_shape(in).size())};
         return total;
     }
 

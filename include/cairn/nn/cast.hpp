@@ -2,6 +2,7 @@
 // Layers in bfloat16 or float16 over float weights, gradients and statistics (layer_parameter). A layer computes with a
 // rounded copy of a weight; gradients accumulate in the type of the weight.
 
+#include <cairn/core/cost.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/parameter.hpp>
 
@@ -20,6 +21,12 @@ tensor<T, D> cast(const tensor<W, D>& x, memory_category kind = memory_category:
         if (x.size() > 0) for_each(D{}, x.size(), functors::convert<T, W>{}, copy.data(), x.data());
         return copy;
     }
+}
+
+/// What cast<T> of n numbers of W costs.
+template <class T, class W>
+phase_cost cast_cost(double n) {
+    return std::same_as<T, W> ? phase_cost{} : phase_cost{2 * n, (sizeof(T) + sizeof(W)) * n};
 }
 
 /// Memory category of a tensor of W that cast<T> takes over: it is the result itself, or freed by the cast.

@@ -2,8 +2,10 @@
 // Joining tensors on their last axis and cutting pieces out again. Rows are contiguous, so both are copies of row
 // pieces.
 
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
+#include <cairn/device/cpu/widen.hpp>
 
 #include <algorithm>
 #include <vector>
@@ -14,6 +16,8 @@ namespace cairn {
 /// their own.
 template <class T>
 void copy_columns(cpu, index_t rows, index_t width, const T* from, index_t from_stride, T* to, index_t to_stride) {
+    const double n = static_cast<double>(rows) * static_cast<double>(width);
+    const kernel_call call("copy columns", format_name<T>, 0, 2 * n * sizeof(T), {rows, width, from_stride, to_stride});
     parallel_for(rows, std::max<index_t>(1, 16384 / std::max<index_t>(width, 1)), [&](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r) std::copy_n(from + r * from_stride, width, to + r * to_stride);
     });

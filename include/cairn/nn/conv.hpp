@@ -64,6 +64,8 @@ public:
         c.forward = {g.flops() + bias, size * (x + w + y)};
         c.backward_input = {g.flops(), size * (x + w + y)};
         c.backward_weight = {g.flops() + bias, size * (x + y) + sizeof(weight_of<T>) * w};
+        for (phase_cost* phase : {&c.forward, &c.backward_input}) *phase += this->cost_of_weight();
+        c.forward += this->cost_of_bias();
         c.parameters = g.w_elements() + (has_bias_ ? g.c_out : 0);
         c.saves_input = true;
         c.weight_gradient_first = true;

@@ -75,6 +75,8 @@ public:
             c.forward += {y, size * (2 * y + double(g.c_in))};
             c.backward_weight += {y, size * y};
         }
+        for (phase_cost* phase : {&c.forward, &c.backward_input}) *phase += this->cost_of_weight();
+        c.forward += this->cost_of_bias();
         c.parameters = g.w_elements() + (has_bias_ ? g.c_in : 0);
         c.saves_input = true;
         c.weight_gradient_first = true;

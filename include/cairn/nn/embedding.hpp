@@ -37,7 +37,7 @@ tensor<std::int32_t, D> ids_of(const tensor<T, D>& x, index_t entries, Describe&
     tensor<std::int32_t, D> ids(x.shape());
     for_each(D{}, x.size(), functors::to_id<T>{static_cast<weight_of<T>>(entries)}, x.data(), ids.data());
     if constexpr (std::same_as<D, cpu>)  // to look at ids of a device is to wait for it
-        for (index_t i = 0; i < x.size(); ++i)
+        for (index_t i = 0; i < x.size() && !on_phantom_rank(); ++i)
             if (ids[i] < 0) fail(layer(), ": id ", x[i], " of row ", i, " is not a whole number in [0, ", entries, ')');
     return ids;
 }
@@ -97,7 +97,8 @@ public:
     layer_cost cost(const shape& in) const {
         const double n = double(in.size()) * double(config_.embedding_dim), size = sizeof(W);
         layer_cost c;
-        c.forward = {0, 2 * size * n};
+        c.forward = {2 * double(in.size()), 2 * size * n + (sizeof(T) + 4.0) * double(in.size())};  // with ids_of
+        c.forward += cast_cost<T, W>(n);
         c.backward_weight = {n, (sizeof(T) + 2 * size) * n};
         c.parameters = config_.num_embeddings * config_.embedding_dim;
         c.saved_bytes = block_bytes(in.size() * 4);

@@ -175,6 +175,8 @@ public:
             c.forward += {y, size * (2 * y + b)};
             c.backward_weight += {y, size * y};
         }
+        for (phase_cost* phase : {&c.forward, &c.backward_input}) *phase += this->cost_of_weight();
+        c.forward += this->cost_of_bias();
         c.parameters = weight_.shape.size() + (config_.bias ? config_.out : 0);
         c.saves_input = true;
         c.weight_gradient_first = true;

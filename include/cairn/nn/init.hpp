@@ -53,6 +53,7 @@ inline constexpr init_rule pytorch{init_rule::fan::in, 1.0 / 3, uniform};
 /// 2014; Giraud et al. 2005).
 template <class T>
 void fill_orthogonal(tensor<T>& w, double gain, random_stream random) {
+    if (on_phantom_rank()) return;
     const index_t rows = w.extent(0), cols = w.size() / std::max<index_t>(rows, 1);
     const bool wide = rows <= cols;
     const index_t vectors = wide ? rows : cols, length = wide ? cols : rows;

@@ -81,7 +81,8 @@ public:
 
     void backward_weight(saved_tensors<T, D>& saved, const pass_context&) {
         const tensor<S, D> sums = saved.template take<S>(sums_slot);
-        flop_counter::count(2.0 * double(config_.features), 6.0 * double(config_.features) * sizeof(S));
+        const double n = double(config_.features);
+        const kernel_call call("add gradients", format_name<S>, 2 * n, 6 * n * sizeof(S), {config_.features});
         for_each(D{}, config_.features, functors::add{}, gamma_.grad.data(), sums.data());
         for_each(D{}, config_.features, functors::add{}, beta_.grad.data(), sums.data() + config_.features);
     }

@@ -79,6 +79,8 @@ public:
             c.forward += {y, size * b};
             c.backward_weight += {y, size * y};
         }
+        for (phase_cost* phase : {&c.forward, &c.backward_input}) *phase += this->cost_of_weight();
+        c.forward += this->cost_of_bias();
         c.parameters = index_t((config_.tied_to.empty() ? w : 0) + b);
         c.saves_input = true;
         c.weight_gradient_first = true;

@@ -66,6 +66,7 @@ public:
         const double n = double(in.size()), size = sizeof(T), table = double(in[1] * in[2]);
         layer_cost c;
         c.forward = {n, size * (2 * n + table)};
+        c.forward += cast_cost<T, weight_of<T>>(double(table_.shape.size()));
         c.backward_weight = {n, size * n};
         c.parameters = config_.max_length * config_.embedding_dim;
         c.in_place_forward = c.in_place_backward = true;

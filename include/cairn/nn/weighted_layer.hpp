@@ -60,6 +60,8 @@ protected:
 
     tensor<T, D> weight() const { return cast<T>(weight_.value); }
     tensor<T, D> bias() const { return has_bias_ ? cast<T>(bias_.value) : tensor<T, D>{}; }  // its data() is null
+    phase_cost cost_of_weight() const { return cast_cost<T, S>(double(weight_.shape.size())); }
+    phase_cost cost_of_bias() const { return cast_cost<T, S>(has_bias_ ? double(bias_.shape.size()) : 0); }
     S* bias_gradient() { return has_bias_ ? bias_.grad.data() : nullptr; }
     int bias_id() const { return has_bias_ ? bias_.id : -1; }
 

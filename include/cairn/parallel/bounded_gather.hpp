@@ -6,7 +6,6 @@
 #include <cairn/core/message_reader.hpp>
 #include <cairn/core/range.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,38 +26,44 @@ template <Communicator C>
 void gather_bounded(C& c, std::span<float> data, const std::vector<range>& parts,
                     const std::vector<std::vector<gathered_piece>>& pieces, double bound, std::int64_t step) {
     // A part's message: for each piece its length in bytes, 8, and what error_bounded made of it, or its floats.
+    constexpr index_t head = sizeof(std::int64_t);
     error_bounded compressor({.bound = bound});
-    std::vector<std::byte> mine;
-    message<> out;
     const encode_step at{.rank = c.rank(), .step = step};
-    index_t begin = parts[static_cast<std::size_t>(c.rank())].begin;
-    for (const gathered_piece& p : pieces[static_cast<std::size_t>(c.rank())]) {
-        const std::span<float> values = subspan(data, {begin, p.count});
-        begin += p.count;
-        std::span<const std::byte> bytes = std::as_bytes(values);
-        if (!p.exact) {
-            compressor.encode(values, out, at);
-            bytes = std::as_const(out).bytes();
-        }
-        const std::array<std::int64_t, 1> length{static_cast<std::int64_t>(bytes.size())};
-        const auto header = std::as_bytes(std::span(length));
-        mine.insert(mine.end(), header.begin(), header.end());
-        mine.insert(mine.end(), bytes.begin(), bytes.end());
+    const auto& own = pieces[static_cast<std::size_t>(c.rank())];
+    std::vector<message<>> coded(own.size());
+    std::vector<std::span<const std::byte>> bodies;
+    index_t begin = parts[static_cast<std::size_t>(c.rank())].begin, total = 0;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+        const std::span<float> values = subspan(data, {begin, own[i].count});
+        begin += own[i].count;
+        if (!own[i].exact) compressor.encode(values, coded[i], at);
+        bodies.push_back(own[i].exact ? std::as_bytes(values) : std::as_const(coded[i]).bytes());
+        total += head + std::ssize(bodies.back());
+    }
+    tensor<std::byte> mine({total}, memory_category::communication);
+    std::byte* to = mine.data();
+    for (const auto body : bodies) {
+        const std::int64_t length = std::ssize(body);
+        cpu::copy_within(to, &length, head);
+        cpu::copy_within(to + head, body.data(), length);
+        to += head + length;
     }
     mailbox<> all;
-    gather_messages(c, std::span<const std::byte>(mine), all, false);
+    gather_messages(c, std::as_const(mine).span(), all, false);
     for (int r = 0; r < c.size(); ++r) {
         message_reader reader("kfac's traffic", all.of(r));
         begin = parts[static_cast<std::size_t>(r)].begin;
         for (const gathered_piece& p : pieces[static_cast<std::size_t>(r)]) {
             const std::span<float> values = subspan(data, {begin, p.count});
             begin += p.count;
-            const auto length = reader.template number<std::int64_t>("a piece's length");
+            std::int64_t length = p.exact ? std::ssize(std::as_bytes(values)) : error_bounded::expected_bytes(p.count);
+            const std::byte* const written = reader.take(head, "a piece's length");
+            if (!on_phantom_rank()) std::memcpy(&length, written, head);
             const std::byte* const bytes = reader.take(length, "a piece");
             if (p.exact && length != static_cast<std::int64_t>(values.size_bytes()))
                 reader.damaged("a piece of ", p.count, " floats has ", length, " bytes");
             if (p.exact)
-                std::memcpy(values.data(), bytes, values.size_bytes());
+                cpu::copy_within(values.data(), bytes, length);
             else
                 compressor.decode({bytes, static_cast<std::size_t>(length)}, values, at);
         }

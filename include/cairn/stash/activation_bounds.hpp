@@ -15,6 +15,7 @@
 // layers without weights (attention, gelu) has no formula: its error ends up in the weight before it, whose measured
 // excess it is adjusted by.
 
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/curvature_samples.hpp>
 #include <cairn/device/grid/array_sums.hpp>
@@ -65,6 +66,9 @@ struct column_squares {
 };
 
 inline column_squares squares_of(cpu, index_t rows, index_t width, const float* dy) {
+    const double n = static_cast<double>(rows) * static_cast<double>(width);
+    const kernel_call call("column squares and magnitudes", "f32", 3 * n, 4 * n, {rows, width});
+    if (on_phantom_rank()) return {std::vector<double>(static_cast<std::size_t>(width)), 0};
     return parallel_sum<column_squares>(rows, std::max<index_t>(1, 16384 / width), [&](index_t begin, index_t end) {
         column_squares mine{std::vector<double>(static_cast<std::size_t>(width)), 0};
         for (index_t r = begin; r < end; ++r)

@@ -12,12 +12,12 @@
 // written. y may be x, dx may be dy. A NaN stays one. T stores, S computes: float for bfloat16.
 // Tested against tests/oracle/activation.hpp.
 
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/activation_kind.hpp>
-#include <cairn/device/cpu/simd_bfloat16.hpp>
 #include <cairn/device/cpu/vector_math.hpp>
+#include <cairn/device/cpu/widen.hpp>
 
 #include <cstdint>
 #include <numbers>
@@ -143,8 +143,8 @@ void with_smooth_activation(activation act, F&& f) {
 template <class T>
 void sign_activation_forward(cpu, index_t n, simd::arithmetic<T> slope, const T* x, T* y, std::uint8_t* bits) {
     using S = simd::arithmetic<T>;
-    flop_counter::count(activation_flops * static_cast<double>(n),
-                        2.0 * static_cast<double>(n) * sizeof(T) + (bits ? static_cast<double>(n) / 8 : 0));
+    const kernel_call call("sign activation forward", format_name<T>, activation_flops * static_cast<double>(n),
+                           2.0 * static_cast<double>(n) * sizeof(T) + (bits ? static_cast<double>(n) / 8 : 0), {n});
     const auto run = [=](auto keep_bits, auto leaky) {
         parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
             const simd::pack<S> s(slope), zero(S{});
@@ -170,8 +170,9 @@ void sign_activation_forward(cpu, index_t n, simd::arithmetic<T> slope, const T*
 template <class T>
 void sign_activation_backward(cpu, index_t n, simd::arithmetic<T> slope, const T* dy, const std::uint8_t* bits, T* dx) {
     using S = simd::arithmetic<T>;
-    flop_counter::count(activation_backward_flops * static_cast<double>(n),
-                        (2.0 * sizeof(T) + 0.125) * static_cast<double>(n));
+    const kernel_call call("sign activation backward", format_name<T>,
+                           activation_backward_flops * static_cast<double>(n),
+                           (2.0 * sizeof(T) + 0.125) * static_cast<double>(n), {n});
     const auto run = [=](auto leaky) {
         parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
             const simd::pack<S> s(slope);
@@ -191,7 +192,8 @@ void sign_activation_backward(cpu, index_t n, simd::arithmetic<T> slope, const T
 /// y = act(x) for sigmoid, tanh, silu, gelu, gelu_tanh.
 template <class T>
 void activation_forward(cpu, activation act, index_t n, const T* x, T* y) {
-    flop_counter::count(activation_flops * static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    const kernel_call call("activation forward", format_name<T>, activation_flops * static_cast<double>(n),
+                           2.0 * static_cast<double>(n) * sizeof(T), {n, static_cast<index_t>(act)});
     detail::with_smooth_activation<simd::arithmetic<T>>(act, [=](auto function) {
         parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
             detail::map_values<decltype(function)>(end - begin, x + begin, y + begin);
@@ -202,7 +204,8 @@ void activation_forward(cpu, activation act, index_t n, const T* x, T* y) {
 /// dx = dy act', from the output of sigmoid and tanh, from the input of silu, gelu and gelu_tanh.
 template <class T>
 void activation_backward(cpu, activation act, index_t n, const T* saved, const T* dy, T* dx) {
-    flop_counter::count(activation_backward_flops * static_cast<double>(n), 3.0 * static_cast<double>(n) * sizeof(T));
+    const kernel_call call("activation backward", format_name<T>, activation_backward_flops * static_cast<double>(n),
+                           3.0 * static_cast<double>(n) * sizeof(T), {n, static_cast<index_t>(act)});
     detail::with_smooth_activation<simd::arithmetic<T>>(act, [=](auto function) {
         parallel_for(n, detail::activation_grain, [=](index_t begin, index_t end) {
             detail::map_derivatives<decltype(function)>(end - begin, saved + begin, dy + begin, dx + begin);

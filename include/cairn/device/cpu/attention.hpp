@@ -20,9 +20,10 @@
 // same tile (0 · ∞).
 // Tested against plain loops, tests/oracle/attention.hpp.
 
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
+#include <cairn/core/thread_rooms.hpp>
 #include <cairn/device/cpu/attention_operands.hpp>
 #include <cairn/device/cpu/softmax.hpp>
 
@@ -34,9 +35,22 @@ namespace cairn {
 
 namespace attention_detail {
 
+/// Its announcement.
+template <class T>
+kernel_call call_of(const char* kind, const attention_geometry& g, double flops, double bytes) {
+    return kernel_call(kind, format_name<T>, flops, bytes,
+                       {g.batch, g.length, g.heads, g.head_dim, g.causal, g.dropout > 0, g.lengths != nullptr});
+}
+
+/// Numbers that forward_rows needs.
+template <class S>
+index_t forward_room(index_t d) {
+    return tile * (d + 3 * padded<S>(d) + 2) + 2 * strip * pitch;
+}
+
 /// One tile of rows of forward.
 template <class T, class S>
-void forward_rows(const operands<T>& o, index_t n, index_t h, index_t first, T* y, S* lse) {
+void forward_rows(const operands<T>& o, index_t n, index_t h, index_t first, T* y, S* lse, S* room) {
     const attention_geometry& g = o.g;
     const index_t d = g.head_dim, wide = padded<S>(d), known = o.known(n), end = std::min(first + tile, g.length),
                   rows = std::clamp<index_t>(known - first, 0, end - first);
@@ -46,8 +60,7 @@ void forward_rows(const operands<T>& o, index_t n, index_t h, index_t first, T* 
     if (logs) std::fill_n(logs + rows, end - first - rows, nothing);
     clear(rows, end - first, d, out, g.width());
     if (rows == 0) return;
-    tensor<S> room({tile * (d + 3 * wide + 2) + 2 * strip * pitch}, memory_category::workspace);
-    arrays<S> cut{room.data()};
+    arrays<S> cut{room};
     S *const k = cut.take(tile * d), *const v = cut.take(tile * wide), *const sum = cut.take(tile * wide),
              *const q = cut.take(tile * wide), *const s = cut.take(strip * pitch),
              *const mask = cut.take(strip * pitch), *const most = cut.take(tile), *const total = cut.take(tile);
@@ -210,11 +223,14 @@ struct gradients {
         clear(rows, end, o.g.head_dim, to, o.g.position());
     }
 
+    /// Numbers that head() needs.
+    index_t head_room() const {
+        return memory::size(o.g.head_dim) + o.g.length * padded<S>(o.g.head_dim) + whole<S>(o.g.length);
+    }
     /// All of a head: five products a tile instead of seven.
-    void head(index_t n, index_t h) const {
+    void head(index_t n, index_t h, S* space) const {
         const index_t length = o.g.length, wide = padded<S>(o.g.head_dim);
-        tensor<S> block({memory::size(o.g.head_dim) + length * wide + whole<S>(length)}, memory_category::workspace);
-        arrays<S> cut{block.data()};
+        arrays<S> cut{space};
         S *const d = cut.take(length), *const all_dq = cut.take(length * wide);
         products(n, h, d);
         for (index_t j = 0; j < length; j += tile) keys(n, h, j, all_dq, d, cut.next);
@@ -240,10 +256,12 @@ template <class T, class S = simd::arithmetic<T>>
 void attention_forward(cpu, const attention_geometry& g, const T* q, const T* k, const T* v, T* y,
                        std::type_identity_t<S>* lse) {
     g.check();
-    flop_counter::count(g.forward_flops(), g.forward_bytes(sizeof(T), sizeof(S)));
+    const kernel_call call =
+        attention_detail::call_of<T>("attention forward", g, g.forward_flops(), g.forward_bytes(sizeof(T), sizeof(S)));
     const attention_detail::operands<T> o{g, q, k, v};
+    thread_rooms<S> rooms(attention_detail::forward_room<S>(g.head_dim));
     attention_detail::each_tile(g, attention_detail::tiles(g.length), [&](index_t n, index_t h, index_t at) {
-        attention_detail::forward_rows(o, n, h, at * attention_detail::tile, y, lse);
+        attention_detail::forward_rows(o, n, h, at * attention_detail::tile, y, lse, rooms.here());
     });
 }
 
@@ -253,28 +271,25 @@ void attention_backward(cpu, const attention_geometry& g, const T* q, const T* k
                         const T* dy, T* dq, T* dk, T* dv) {
     using namespace attention_detail;
     g.check();
-    flop_counter::count(g.backward_flops(), g.backward_bytes(sizeof(T), sizeof(S)));
+    const kernel_call call =
+        call_of<T>("attention backward", g, g.backward_flops(), g.backward_bytes(sizeof(T), sizeof(S)));
     const gradients<T> all{{g, q, k, v}, y, dy, lse, dq, dk, dv};
     const index_t heads = g.batch * g.heads;
     if (threads() == 1 || heads >= 4 * threads()) {
-        parallel_tasks(heads, [&](index_t head) { all.head(head / g.heads, head % g.heads); });
+        thread_rooms<S> rooms(all.head_room());
+        parallel_tasks(heads, [&](index_t head) { all.head(head / g.heads, head % g.heads, rooms.here()); });
         return;
     }
     tensor<S> products({heads * g.length}, memory_category::workspace);
     S* const d = products.data();
     parallel_tasks(heads, [&](index_t head) { all.products(head / g.heads, head % g.heads, d + head * g.length); });
-    const auto with_room = [&](auto&& work) {
-        return [&, work](index_t n, index_t h, index_t at) {
-            tensor<S> space({gradients<T>::memory::size(g.head_dim)}, memory_category::workspace);
-            work(n, h, at, d + (n * g.heads + h) * g.length, space.data());
-        };
-    };
-    each_tile(g, tiles(g.length), with_room([&](index_t n, index_t h, index_t at, const S* of, S* space) {
-                  all.keys(n, h, at * tile, nullptr, of, space);
-              }));
-    each_tile(g, tiles(g.length), with_room([&](index_t n, index_t h, index_t at, const S* of, S* space) {
-                  all.rows(n, h, at * tile, of, space);
-              }));
+    thread_rooms<S> rooms(gradients<T>::memory::size(g.head_dim));
+    each_tile(g, tiles(g.length), [&](index_t n, index_t h, index_t at) {
+        all.keys(n, h, at * tile, nullptr, d + (n * g.heads + h) * g.length, rooms.here());
+    });
+    each_tile(g, tiles(g.length), [&](index_t n, index_t h, index_t at) {
+        all.rows(n, h, at * tile, d + (n * g.heads + h) * g.length, rooms.here());
+    });
 }
 
 }  // namespace cairn

@@ -15,9 +15,10 @@
 // digits. A channel whose squares overflow S takes device/wide_moments.hpp. T stores, S computes: float for bfloat16.
 // Tested against tests/oracle/norm.hpp.
 
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/device/activation_kind.hpp>
 #include <cairn/device/cpu/reduce.hpp>
+#include <cairn/device/cpu/widen.hpp>
 #include <cairn/device/wide_moments.hpp>
 
 #include <cmath>
@@ -136,7 +137,7 @@ template <class T, class Body>
 template <class Body>
 void for_long_rows(const folded_rows& l, Body&& body) {
     l.forward([&](index_t, index_t begin, index_t end) { body(begin * l.period, end * l.period); });
-    if (l.rest) body(l.count * l.period, l.count * l.period + l.rest);
+    if (l.rest && !on_phantom_rank()) body(l.count * l.period, l.count * l.period + l.rest);
 }
 
 }  // namespace detail
@@ -146,7 +147,7 @@ void for_long_rows(const folded_rows& l, Body&& body) {
 template <class T, class S, class V>
 void batch_statistics(cpu, index_t rows, index_t channels, const T* x, S* mean, V* var) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
-    flop_counter::count(4 * n, n * sizeof(T));
+    const kernel_call call("batch norm statistics", format_name<T>, 4 * n, n * sizeof(T), {rows, channels});
     const folded_rows l = folded_rows::of<S>(rows, channels);
     tensor<S> partial({2, l.chunks, l.period}, memory_category::workspace);
     S *const means = partial.data(), *const squares = means + l.chunks * l.period;
@@ -185,8 +186,9 @@ void batch_norm_apply(cpu, index_t rows, index_t channels, const T* x, const T* 
                       const S* gamma, const S* beta, activation act, S slope, T* y, std::uint8_t* bits) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     const bool sign = act != activation::none;
-    flop_counter::count((3 + (skip ? 1 : 0) + (sign ? 1 : 0)) * n,
-                        (skip ? 3 : 2) * n * sizeof(T) + (sign && bits ? n / 8 : 0));
+    const kernel_call call("batch norm apply", format_name<T>, (3 + (skip ? 1 : 0) + (sign ? 1 : 0)) * n,
+                           (skip ? 3 : 2) * n * sizeof(T) + (sign && bits ? n / 8 : 0),
+                           {rows, channels, skip != nullptr, sign, bits != nullptr});
     const folded_rows l = folded_rows::of<S>(rows, channels);
     tensor<S> coefficients({3, l.period}, memory_category::workspace);
     S *const center = coefficients.data(), *const scale = center + l.period, *const shift = scale + l.period;
@@ -222,7 +224,8 @@ void batch_norm_sums(cpu, index_t rows, index_t channels, const T* dy, const std
                      S slope, const T* x, const S* mean, const S* invstd, S* dgamma, S* dbeta) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
     const bool sign = act != activation::none;
-    flop_counter::count((sign ? 5 : 4) * n, 2 * n * sizeof(T) + (sign ? n / 8 : 0));
+    const kernel_call call("batch norm sums", format_name<T>, (sign ? 5 : 4) * n,
+                           2 * n * sizeof(T) + (sign ? n / 8 : 0), {rows, channels, sign});
     const folded_rows l = folded_rows::of<S>(rows, channels);
     const index_t groups = l.chunks + (l.rest ? 1 : 0);  // the shorter row is a group of its own
     tensor<S> workspace({2 * groups + 1, l.period}, memory_category::workspace);
@@ -257,7 +260,7 @@ void batch_norm_sums(cpu, index_t rows, index_t channels, const T* dy, const std
                 add_rows(std::integral_constant<index_t, 8>{}, r * l.period, sum, product, whole);
             for (; r < end; ++r) add_rows(std::integral_constant<index_t, 1>{}, r * l.period, sum, product, whole);
         });
-        if (l.rest) {
+        if (l.rest && !on_phantom_rank()) {
             S *const sum = sums + l.chunks * l.period, *const product = products + l.chunks * l.period;
             std::fill_n(sum, l.period, S{});
             std::fill_n(product, l.period, S{});
@@ -284,7 +287,10 @@ void batch_norm_gradient(cpu, index_t rows, index_t channels, const T* dy, const
                          S slope, const T* x, const S* mean, const S* invstd, const S* gamma, const S* dgamma,
                          const S* dbeta, T* dx, T* dskip) {
     const double n = static_cast<double>(rows) * static_cast<double>(channels);
-    flop_counter::count(5 * n, (dskip ? 4 : 3) * n * sizeof(T) + (act != activation::none ? n / 8 : 0));
+    const bool sign = act != activation::none;
+    const kernel_call call("batch norm gradient", format_name<T>, 5 * n,
+                           (dskip ? 4 : 3) * n * sizeof(T) + (sign ? n / 8 : 0),
+                           {rows, channels, dskip != nullptr, sign});
     const folded_rows l = folded_rows::of<S>(rows, channels);
     // dx = a (g + c0 + (x - mean) b): of a large deviation, a b would be 0.
     tensor<S> coefficients({4, l.period}, memory_category::workspace);

@@ -6,6 +6,7 @@
 //                                                            the byte
 // device/grid/codecs.hpp has the same. Pieces are independent: the bits do not depend on the number of threads.
 
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/message_reader.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
@@ -22,6 +23,13 @@ namespace cairn {
 
 namespace detail {
 
+/// The announcement of a code's kernel that moves `moved` bytes of numbers a value besides the message.
+template <class Code>
+kernel_call codec_call(const char* kind, const Code& code, index_t n, double moved) {
+    return kernel_call(kind, "f32", static_cast<double>(n),
+                       moved * static_cast<double>(n) + static_cast<double>(code.bytes(n)), {n, code.bytes(n)});
+}
+
 /// each(group, first value, number of values) for groups of 128.
 template <class Each>
 void for_each_group(index_t n, Each each) {
@@ -33,8 +41,9 @@ void for_each_group(index_t n, Each each) {
 }  // namespace detail
 
 template <class Format>
-bool encode_values(cpu, const nearest_rounding<Format>&, index_t n, const float* x, std::byte* out,
+bool encode_values(cpu, const nearest_rounding<Format>& code, index_t n, const float* x, std::byte* out,
                    const random_stream&) {
+    const kernel_call call = detail::codec_call("encode by rounding", code, n, 4);
     auto* const target = reinterpret_cast<std::uint16_t*>(out);  // aligned
     parallel_for(n, compress_grain, [=](index_t begin, index_t end) {
 #pragma omp simd
@@ -44,8 +53,9 @@ bool encode_values(cpu, const nearest_rounding<Format>&, index_t n, const float*
 }
 
 template <class Format>
-bool encode_values(cpu, const stochastic_rounding<Format>&, index_t n, const float* x, std::byte* out,
+bool encode_values(cpu, const stochastic_rounding<Format>& code, index_t n, const float* x, std::byte* out,
                    const random_stream& stream) {
+    const kernel_call call = detail::codec_call("encode by stochastic rounding", code, n, 4);
     auto* const target = reinterpret_cast<std::uint16_t*>(out);  // aligned
     const group_bits random(stream);
     parallel_for((n + random_group - 1) / random_group, compress_grain / random_group, [=](index_t begin, index_t end) {
@@ -62,8 +72,10 @@ bool encode_values(cpu, const stochastic_rounding<Format>&, index_t n, const flo
 
 template <class Code, class Put>
     requires requires { typename Code::format; }
-void decode_values(cpu, const Code&, std::string_view who, std::span<const std::byte> bytes, index_t n, float* into,
-                   Put put) {
+void decode_values(cpu, const Code& code, std::string_view who, std::span<const std::byte> bytes, index_t n,
+                   float* into, Put put) {
+    const kernel_call call = detail::codec_call("decode of rounding", code, n, 8);
+    if (on_phantom_rank()) return;  // the message's bytes are not there
     message_reader reader(who, bytes);
     const std::byte* const source = reader.take(2 * n, "values");
     reader.finish();
@@ -77,8 +89,9 @@ void decode_values(cpu, const Code&, std::string_view who, std::span<const std::
     });
 }
 
-inline bool encode_values(cpu, const natural_format&, index_t n, const float* x, std::byte* out,
+inline bool encode_values(cpu, const natural_format& code, index_t n, const float* x, std::byte* out,
                           const random_stream& stream) {
+    const kernel_call call = detail::codec_call("encode natural", code, n, 4);
     std::byte* const signs = out;
     auto* const exponents = reinterpret_cast<std::uint8_t*>(out + (n + 7) / 8);
     const group_bits random(stream);
@@ -111,8 +124,10 @@ inline bool encode_values(cpu, const natural_format&, index_t n, const float* x,
 }
 
 template <class Put>
-void decode_values(cpu, const natural_format&, std::string_view who, std::span<const std::byte> bytes, index_t n,
+void decode_values(cpu, const natural_format& code, std::string_view who, std::span<const std::byte> bytes, index_t n,
                    float* into, Put put) {
+    const kernel_call call = detail::codec_call("decode natural", code, n, 8);
+    if (on_phantom_rank()) return;  // the message's bytes are not there
     message_reader reader(who, bytes);
     const std::byte* const signs = reader.take((n + 7) / 8, "signs");
     const auto* const exponents = reinterpret_cast<const std::uint8_t*>(reader.take(n, "exponents"));
@@ -137,7 +152,9 @@ void decode_values(cpu, const natural_format&, std::string_view who, std::span<c
     });
 }
 
-inline bool encode_values(cpu, const sign_format&, index_t n, const float* x, std::byte* out, const random_stream&) {
+inline bool encode_values(cpu, const sign_format& code, index_t n, const float* x, std::byte* out,
+                          const random_stream&) {
+    const kernel_call call = detail::codec_call("encode sign", code, n, 4);
     constexpr index_t block = sign_format::block;
     const index_t blocks = scale_count(n, block);
     std::byte* const bits = out + 4 * blocks;
@@ -156,13 +173,15 @@ inline bool encode_values(cpu, const sign_format&, index_t n, const float* x, st
 }
 
 template <class Put>
-void decode_values(cpu, const sign_format&, std::string_view who, std::span<const std::byte> bytes, index_t n,
+void decode_values(cpu, const sign_format& code, std::string_view who, std::span<const std::byte> bytes, index_t n,
                    float* into, Put put) {
+    const kernel_call call = detail::codec_call("decode sign", code, n, 8);
     decode_signs(who, bytes, {into, static_cast<std::size_t>(n)}, put, sign_format::block);
 }
 
 inline bool encode_values(cpu, const qsgd_code& code, index_t n, const float* x, std::byte* out,
                           const random_stream& stream) {
+    const kernel_call call = detail::codec_call("encode qsgd", code, n, 4);
     const group_bits random(stream);
     const index_t whole = 4 + plane_bytes(plane_group, code.bits);
     std::atomic<bool> finite = true;
@@ -191,6 +210,8 @@ inline bool encode_values(cpu, const qsgd_code& code, index_t n, const float* x,
 template <class Put>
 void decode_values(cpu, const qsgd_code& code, std::string_view who, std::span<const std::byte> bytes, index_t n,
                    float* into, Put put) {
+    const kernel_call call = detail::codec_call("decode qsgd", code, n, 8);
+    if (on_phantom_rank()) return;  // the message's bytes are not there
     const index_t whole = 4 + plane_bytes(plane_group, code.bits);
     message_reader reader(who, bytes);
     const std::byte* const source =

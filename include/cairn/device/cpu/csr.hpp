@@ -6,10 +6,10 @@
 // name. Tested against plain loops.
 
 #include <cairn/core/csr.hpp>
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/device/cpu/simd_bfloat16.hpp>
+#include <cairn/device/cpu/widen.hpp>
 
 #include <algorithm>
 #include <type_traits>
@@ -21,6 +21,8 @@ namespace cairn {
 template <class T, class A>
 void csr_times_dense(cpu, const csr_view<A>& a, index_t width, const T* x, T* y) {
     using S = simd::arithmetic<T>;
+    const auto [flops, bytes] = a.template product_work<T>(width);
+    const kernel_call call("sparse product", format_name<T>, flops, bytes, {a.rows, a.columns, a.nonzeros, width});
     const index_t per_row = (a.nonzeros / std::max<index_t>(a.rows, 1) + 1) * std::max<index_t>(width, 1);
     parallel_for(a.rows, std::max<index_t>(1, 16384 / per_row), [&](index_t first, index_t last) {
         std::vector<S> room(std::is_same_v<S, T> ? 0 : static_cast<std::size_t>(width));
@@ -42,7 +44,6 @@ void csr_times_dense(cpu, const csr_view<A>& a, index_t width, const T* x, T* y)
                 for (index_t k = 0; k < width; ++k) out[k] = sum[k];
         }
     });
-    a.template count_product<T>(width);
 }
 
 }  // namespace cairn

@@ -3,6 +3,7 @@
 // and borders of factors changed, gradients scaled in eigenbases, and directions measured and put where gradients were.
 // Names, arguments and meaning are those of device/grid/curvature.hpp. Results do not depend on the number of threads.
 
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/cpu/deferred_tasks.hpp>
@@ -32,6 +33,10 @@ inline widened_rows readable_rows(cpu, const curvature_samples<bfloat16>& rows) 
 template <class T>
 void gather_rows(cpu, const strided_samples<T>& rows, index_t first, index_t count, T* to) {
     const index_t width = rows.width, each = rows.rows_each();
+    const double taken = static_cast<double>(count * width) * static_cast<double>(rows.join ? rows.positions : 1);
+    const kernel_call call("gather rows", format_name<T>, rows.join ? taken : 0,
+                           (taken + static_cast<double>(count * width)) * sizeof(T),
+                           {count, width, each, rows.patches, rows.join});
     const auto copy = [&](index_t example, index_t position, index_t run, T* there) {
         const index_t row = example * rows.positions + position;
         if (rows.patches) return im2col::gather(rows.conv, rows.x, row, row + run, there);
@@ -65,6 +70,9 @@ void gather_rows(cpu, const strided_samples<T>& rows, index_t first, index_t cou
 /// diagonal (width) += weight · Σ rows², rows (count, stride ≥ width).
 template <class T>
 void add_column_squares(cpu, index_t count, index_t width, T weight, const T* rows, index_t stride, T* diagonal) {
+    const double n = static_cast<double>(count) * static_cast<double>(width);
+    const kernel_call call("column squares", format_name<T>, 3 * n, n * sizeof(T), {count, width});
+    if (on_phantom_rank()) return;
     for (index_t r = 0; r < count; ++r)
         for (index_t c = 0; c < width; ++c) diagonal[c] += weight * rows[r * stride + c] * rows[r * stride + c];
 }
@@ -74,16 +82,18 @@ void add_column_squares(cpu, index_t count, index_t width, T weight, const T* ro
 template <class T>
 void add_border(cpu d, index_t count, index_t n, T weight, const T* rows, index_t stride, bool diagonal, T* sum) {
     const index_t width = n - 1;
-    sum[diagonal ? width : n * n - 1] += weight * static_cast<T>(count);
+    const double all = diagonal ? 1 : static_cast<double>(count) * static_cast<double>(width);
+    const kernel_call call("border", format_name<T>, all, all * sizeof(T), {count, n, diagonal});
+    if (!on_phantom_rank()) sum[diagonal ? width : n * n - 1] += weight * static_cast<T>(count);
     if (diagonal) return;
     tensor<T> columns = tensor<T>::zeros({width}, memory_category::workspace);
     if (stride == width) {
         column_sums(d, count, width, rows, columns.data(), false);
-    } else {
+    } else if (!on_phantom_rank()) {
         for (index_t r = 0; r < count; ++r)
             for (index_t c = 0; c < width; ++c) columns[c] += rows[r * stride + c];
     }
-    for (index_t c = 0; c < width; ++c) {
+    for (index_t c = 0; c < width && !on_phantom_rank(); ++c) {
         sum[c * n + width] += weight * columns[c];
         sum[width * n + c] += weight * columns[c];
     }
@@ -92,19 +102,23 @@ void add_border(cpu d, index_t count, index_t n, T weight, const T* rows, index_
 /// Σ of n numbers that are `step` apart, into *out.
 template <class T>
 void diagonal_sum_into(cpu d, index_t n, index_t step, const T* m, double* out) {
-    *out = diagonal_sum(d, n, step, m);
+    detail::put_result(out, diagonal_sum(d, n, step, m));
 }
 
 /// How many of n numbers are not finite, into *out.
 template <class T>
 void count_nonfinite_into(cpu d, index_t n, const T* x, double* out) {
-    *out = static_cast<double>(count_nonfinite(d, n, x));
+    detail::put_result(out, static_cast<double>(count_nonfinite(d, n, x)));
 }
 
 /// counts (entries) += how often each is among the chosen of ids (examples, positions).
 template <class T>
 void count_lookups(cpu, const strided_indices& examples, const strided_indices& at, index_t positions,
                    const std::int32_t* ids, index_t /*entries*/, T* counts) {
+    const double n = static_cast<double>(examples.count) * static_cast<double>(at.count);
+    const kernel_call call("count lookups", format_name<T>, n, n * (sizeof(std::int32_t) + 2 * sizeof(T)),
+                           {examples.count, at.count});
+    if (on_phantom_rank()) return;
     for (index_t e = 0; e < examples.count; ++e)
         for (index_t t = 0; t < at.count; ++t) counts[ids[examples[e] * positions + at[t]]] += T{1};
 }
@@ -114,6 +128,9 @@ void count_lookups(cpu, const strided_indices& examples, const strided_indices& 
 template <class T>
 void scale_kronecker(cpu, index_t out, index_t in, index_t width, const T* v, const T* g, const T* a, double s,
                      double gamma, bool divide, T* to) {
+    const double n = static_cast<double>(out) * static_cast<double>(in);
+    const kernel_call call("scale by factors", format_name<T>, (a ? 3 : 2) * n, 2 * n * sizeof(T),
+                           {out, in, width, divide, a != nullptr});
     const T shift = static_cast<T>(gamma);
     parallel_for(out, std::max<index_t>(1, 16384 / in), [&](index_t first, index_t last) {
         for (index_t o = first; o < last; ++o) {
@@ -139,6 +156,13 @@ struct gradient_run {
     T* gradient;
     index_t step, count;
 };
+
+/// The announcement of a pass over a gradient, `flops` operations and `moved` numbers for each of its own.
+template <class T>
+kernel_call gradient_call(const char* kind, const gradient_layout<T>& g, double flops, double moved) {
+    const double n = static_cast<double>(g.rows) * static_cast<double>(g.in);
+    return kernel_call(kind, format_name<T>, flops * n, moved * n * sizeof(T), {g.rows, g.in, g.width, g.transposed});
+}
 
 template <class T>
 index_t gradient_grain(const gradient_layout<T>& g) {
@@ -167,6 +191,7 @@ void each_run(const gradient_layout<T>& g, F&& f) {
 /// to (rows, in) = the gradient.
 template <class T>
 void gather_gradient(cpu, const gradient_layout<T>& gradient, T* to) {
+    const kernel_call call = detail::gradient_call("gather gradient", gradient, 0, 2);
     detail::each_run(gradient, [to](const detail::gradient_run<T>& r) {
         for (index_t i = 0; i < r.count; ++i) to[r.at + i] = r.gradient[i * r.step];
     });
@@ -175,6 +200,7 @@ void gather_gradient(cpu, const gradient_layout<T>& gradient, T* to) {
 /// out[0 … 2] = ⟨V, ∇W⟩, ‖V‖² and the square of the length to have: ‖∇W‖², or `unit` the number of elements.
 template <class T>
 void direction_products(cpu, const gradient_layout<T>& gradient, const T* all, double* out, bool unit = false) {
+    const kernel_call call = detail::gradient_call("products of a direction", gradient, 6, 2);
     const auto of_rows = [&](index_t first, index_t last) {
         sums_of<3> p;
         detail::each_run(gradient, first, last, [&p, all](const detail::gradient_run<T>& r) {
@@ -190,8 +216,8 @@ void direction_products(cpu, const gradient_layout<T>& gradient, const T* all, d
         return p;
     };
     const auto sums = parallel_sum<sums_of<3>>(gradient.rows, detail::gradient_grain(gradient), of_rows);
-    std::copy_n(sums.at, 3, out);
-    if (unit) out[2] = static_cast<double>(gradient.rows * gradient.in);
+    for (int i = 0; i < 3; ++i) detail::put_result(out + i, sums.at[i]);
+    if (unit) detail::put_result(out + 2, static_cast<double>(gradient.rows * gradient.in));
 }
 
 /// factors (count): what the directions of `count` layers are multiplied by. products (count, 3) as direction_products
@@ -200,6 +226,10 @@ void direction_products(cpu, const gradient_layout<T>& gradient, const T* all, d
 template <class T>
 void direction_factors(cpu, index_t count, const double* products, const double* of_model, const direction_limits& to,
                        T* factors, double* shortened = nullptr) {
+    const double n = static_cast<double>(count);
+    const kernel_call call("factors of directions", format_name<T>, 6 * n, n * (3 * sizeof(double) + sizeof(T)),
+                           {count});
+    if (on_phantom_rank()) return;
     const double scale = to.scale(count, products, of_model);
     if (shortened && to.length == direction_length::own && scale < 1) ++*shortened;
     for (index_t i = 0; i < count; ++i) factors[i] = static_cast<T>(to.factor(scale, products + 3 * i));
@@ -208,6 +238,8 @@ void direction_factors(cpu, index_t count, const double* products, const double*
 /// The gradient becomes *factor · v.
 template <class T>
 void put_direction(cpu, const gradient_layout<T>& gradient, const T* all, const T* factor) {
+    const kernel_call call = detail::gradient_call("put direction", gradient, 1, 2);
+    if (on_phantom_rank()) return;
     detail::each_run(gradient, [all, by = *factor](const detail::gradient_run<T>& r) {
         for (index_t k = 0; k < r.count; ++k) r.gradient[k * r.step] = by * all[r.at + k];
     });

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <functional>
 #include <future>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -40,19 +41,27 @@ public:
                 small.push_back(i);
         }
         std::ranges::stable_sort(small, std::greater<>{}, [this](index_t i) { return cost(i); });
+        for (std::size_t i = 0; i < small.size() && on_phantom_rank(); ++i) make_(small[i]);  // its loops do nothing
         parallel_tasks(static_cast<index_t>(small.size()),
                        [&](index_t i) { make_(small[static_cast<std::size_t>(i)]); });
     }
     void make_later() {
         resume();
-        running_ = std::async(std::launch::async, in_pool_of_caller([this] {
-                                  set_threads(1);  // of this thread: the others are for training
-                                  for (index_t i = 0; i < static_cast<index_t>(costs_.size()); ++i) make_(i);
-                              }));
+        const auto make_all = [this] {
+            const threads_for_now one(1);  // of this thread: the others are for training
+            for (index_t i = 0; i < static_cast<index_t>(costs_.size()); ++i) make_(i);
+        };
+        if (on_phantom_rank()) {
+            if (!helper_) helper_ = phantom_here->start_queue();
+            helper_->submit(make_all);
+        } else {
+            running_ = std::async(std::launch::async, in_pool_of_caller(make_all));
+        }
     }
     void make_share(double) {}
     void finish() {
         if (running_.valid()) running_.get();
+        if (helper_) helper_->wait();
     }
     void close() {
         finish();
@@ -70,6 +79,7 @@ private:
     std::function<void(index_t)> make_;
     std::optional<single_blas_thread> blas_;  // until close(): a resumed run computes likewise
     std::future<void> running_;
+    std::unique_ptr<job_queue> helper_;  // of a phantom rank
 };
 
 }  // namespace cairn

@@ -2,9 +2,10 @@
 // The passes of the Dice loss (nn/loss/dice.hpp) on the host. Sums over blocks of positions in double, in order: the
 // same bits on any number of threads. device/grid/dice.hpp has the same names.
 
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
+#include <cairn/device/cpu/widen.hpp>
 #include <cairn/device/dice.hpp>
 
 #include <algorithm>
@@ -45,6 +46,10 @@ void add_dice_sums(index_t begin, index_t end, index_t classes, const T* x, cons
 template <class T>
 void dice_sums(cpu, index_t samples, index_t positions, index_t classes, const T* x, const std::int32_t* labels, T* p,
                double* sums) {
+    const double elements = static_cast<double>(samples * positions * classes);
+    const kernel_call call("dice sums", format_name<T>, 7 * elements, 2 * elements * sizeof(T),
+                           {samples, positions, classes});
+    if (on_phantom_rank()) return;
     const index_t each = dice_sums_each(classes), blocks = (positions + detail::dice_grain - 1) / detail::dice_grain;
     for (index_t n = 0; n < samples; ++n) {
         std::vector<double> parts(static_cast<std::size_t>(blocks * each));
@@ -57,13 +62,15 @@ void dice_sums(cpu, index_t samples, index_t positions, index_t classes, const T
         std::fill_n(all, each, 0.0);
         for (index_t i = 0; i < blocks * each; ++i) all[i % each] += parts[static_cast<std::size_t>(i)];
     }
-    const double elements = static_cast<double>(samples * positions * classes);
-    flop_counter::count(7 * elements, 2 * elements * sizeof(T));
 }
 
 /// Calls rule(n) for each sample.
 template <class Rule>
 void for_each_sample(cpu, index_t samples, const Rule& rule) {
+    const double sums = static_cast<double>(samples * rule.classes);
+    const kernel_call call("dice losses", "f64", 8 * sums, (3 * sizeof(double) + 2 * sizeof(*rule.factors)) * sums,
+                           {samples, rule.classes});
+    if (on_phantom_rank()) return;
     for (index_t n = 0; n < samples; ++n) rule(n);
 }
 
@@ -71,14 +78,15 @@ void for_each_sample(cpu, index_t samples, const Rule& rule) {
 template <class T>
 void dice_gradient(cpu, index_t samples, index_t positions, index_t classes, const std::int32_t* labels,
                    const T* factors, T entropy, T* p) {
+    const double elements = static_cast<double>(samples * positions * classes);
+    const kernel_call call("dice gradient", format_name<T>, 7 * elements, 2 * elements * sizeof(T),
+                           {samples, positions, classes});
     parallel_for(samples * positions, detail::dice_grain, [&](index_t begin, index_t end) {
         for (index_t v = begin; v < end; ++v) {
             const T* const everywhere = factors + v / positions * 2 * classes;
             dice_gradient_of_row(classes, labels[v], everywhere, everywhere + classes, entropy, p + v * classes);
         }
     });
-    const double elements = static_cast<double>(samples * positions * classes);
-    flop_counter::count(7 * elements, 2 * elements * sizeof(T));
 }
 
 }  // namespace cairn

@@ -6,11 +6,11 @@
 // Sixteen blocks side by side make four packs of bits that need no shuffling. Memory traffic: x read, y written.
 // Tested against the scalar philox() of core/random.hpp.
 
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/cpu/philox.hpp>
-#include <cairn/device/cpu/simd_bfloat16.hpp>
+#include <cairn/device/cpu/widen.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -40,7 +40,8 @@ void dropout_apply(cpu, index_t n, double rate, random_stream random, const T* x
     require(rate >= 0 && rate < 1, "dropout: rate ", rate, " is not in [0, 1)");
     require(first >= 0, "dropout: first element ", first, " of the batch");
     if (n == 0) return;
-    flop_counter::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    const kernel_call call("dropout", format_name<T>, static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T),
+                           {n});
     if (step) random.step = *step;
     const auto threshold = static_cast<std::uint32_t>(rate * 0x1p32);
     const auto scale = static_cast<simd::arithmetic<T>>(1 / (1 - rate));  // T stores

@@ -5,10 +5,11 @@
 // summation on any number of threads. Memory traffic: forward y written and as much of the table read; backward dy
 // read, the touched entries read and written, and 4 bytes an entry. Tested against plain loops.
 
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/range.hpp>
 #include <cairn/core/tensor.hpp>
+#include <cairn/device/cpu/widen.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -32,7 +33,8 @@ template <class T>
 void embedding_forward(cpu, index_t rows, array_part entries, index_t width, const std::int32_t* ids, const T* table,
                        T* y) {
     const double n = static_cast<double>(rows) * static_cast<double>(width);
-    flop_counter::count(0, 2 * n * sizeof(T));
+    const kernel_call call("embedding forward", format_name<T>, 0, 2 * n * sizeof(T),
+                           {rows, width, entries.here.count});
     parallel_for(rows, detail::embedding_grain(width), [=](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r) {
             const index_t id = detail::checked_id(ids, r, entries.all) - entries.here.begin;
@@ -50,11 +52,13 @@ void embedding_backward(cpu, index_t rows, array_part entries, index_t width, co
                         W* dtable) {
     const range here = entries.here;
     const double n = static_cast<double>(rows) * static_cast<double>(width);
-    flop_counter::count(n, n * (sizeof(T) + 2 * sizeof(W)));
     require(rows < (index_t{1} << 31), "embedding: ", rows, " rows; at most 2^31 - 1 are possible");
+    const kernel_call call("embedding backward", format_name<T>, n, n * (sizeof(T) + 2 * sizeof(W)),
+                           {rows, width, here.count});
     // first[e] … first[e + 1]: the places in `order` of the rows of entry here.begin + e.
     auto first = tensor<std::int32_t>::zeros({here.count + 1}, memory_category::workspace);
     tensor<std::int32_t> order({rows}, memory_category::workspace);
+    if (on_phantom_rank()) return;
     const auto for_rows_here = [&](auto&& f) {
         for (index_t r = 0; r < rows; ++r)
             if (const index_t e = detail::checked_id(ids, r, entries.all) - here.begin; e >= 0 && e < here.count)

@@ -63,6 +63,7 @@ struct folded_rows {
     /// Values per column repeated along a long row.
     template <class T, class Value>
     void repeat(Value&& value, T* out) const {
+        if (on_phantom_rank()) return;
         for (index_t c = 0; c < columns; ++c) out[c] = static_cast<T>(value(c));
         for (index_t i = columns; i < period; ++i) out[i] = out[i - columns];
     }

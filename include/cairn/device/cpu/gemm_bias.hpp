@@ -4,10 +4,12 @@
 // device/cuda/gemm.hpp.
 
 #include <cairn/core/compiled.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/cpu/activation.hpp>
 #include <cairn/device/cpu/gemm.hpp>
 #include <cairn/device/cpu/reduce.hpp>
+#include <cairn/device/cpu/widen.hpp>
 #include <cairn/device/epilogue.hpp>
 
 namespace cairn {
@@ -63,10 +65,12 @@ void gemm_bias(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k,
     gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s);
     const double mn = static_cast<double>(m) * static_cast<double>(n);
-    flop_counter::count(
+    const kernel_call call(
+        "gemm bias", format_name<T>,
         2 * mn * static_cast<double>(k) + (bias ? mn : 0) + (added ? mn : 0) + (act == activation::none ? 0 : mn),
         static_cast<double>(sizeof(T)) *
-            (static_cast<double>((m + n) * k) + mn + (bias ? static_cast<double>(n) : 0) + (added ? mn : 0)));
+            (static_cast<double>((m + n) * k) + mn + (bias ? static_cast<double>(n) : 0) + (added ? mn : 0)),
+        {m, n, k, trans_a, trans_b, bias != nullptr, added != nullptr, static_cast<index_t>(act)});
     const bool more = added || act != activation::none;
     if constexpr (std::is_same_v<T, S>) {
         gemm_detail::product(true, s, alpha, a, b, S{}, c);

@@ -7,8 +7,9 @@
 // A row whose squares overflow S takes device/wide_moments.hpp.
 // Tested against tests/oracle/norm.hpp.
 
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/device/cpu/reduce.hpp>
+#include <cairn/device/cpu/widen.hpp>
 #include <cairn/device/wide_moments.hpp>
 
 #include <algorithm>
@@ -90,7 +91,7 @@ template <class T, class S>
 void layer_norm_forward(cpu, index_t rows, index_t features, const T* x, const S* gamma, const S* beta, S eps, T* y,
                         std::type_identity_t<S>* mean, std::type_identity_t<S>* invstd) {
     const double n = static_cast<double>(rows) * static_cast<double>(features);
-    flop_counter::count(7 * n, 2 * n * sizeof(T));
+    const kernel_call call("layer norm forward", format_name<T>, 7 * n, 2 * n * sizeof(T), {rows, features});
     parallel_for(rows, detail::layer_norm_grain(rows, features), [=](index_t begin, index_t end) {
         using simd::load, simd::pack, simd::store;
         const S share = S(1) / static_cast<S>(features);
@@ -128,9 +129,11 @@ template <class T, class S>
 void layer_norm_backward(cpu, index_t rows, index_t features, const T* dy, const T* x, const S* mean, const S* invstd,
                          const S* gamma, T* dx, S* dgamma, S* dbeta, const std::type_identity_t<T>* added = nullptr) {
     const double n = static_cast<double>(rows) * static_cast<double>(features);
-    flop_counter::count((added ? 14 : 13) * n, (added ? 4 : 3) * n * sizeof(T));
+    const kernel_call call("layer norm backward", format_name<T>, (added ? 14 : 13) * n,
+                           (added ? 4 : 3) * n * sizeof(T), {rows, features, dx != nullptr, added != nullptr});
     const index_t grain = detail::layer_norm_grain(rows, features), chunks = (rows + grain - 1) / grain;
     tensor<S> partial({2, chunks, features}, memory_category::workspace);
+    if (on_phantom_rank()) return;
     S* const sums = partial.data();
     parallel_chunks(rows, grain, [=](index_t chunk, index_t begin, index_t end) {
         using simd::load, simd::pack, simd::store;

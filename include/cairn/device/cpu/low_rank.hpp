@@ -4,6 +4,7 @@
 // of equal work: which is what batching those of the same shape is for elsewhere. Memory traffic: each product reads M
 // once for r ≤ 4.
 
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/codes.hpp>
 #include <cairn/device/cpu/reduce.hpp>
@@ -87,12 +88,39 @@ inline void combine_all_rows(index_t count, index_t n, const float* a, index_t s
 template <>
 class low_rank_tables<cpu> {
 public:
-    explicit low_rank_tables(low_rank_plan of) : plan(std::move(of)) {}
+    explicit low_rank_tables(low_rank_plan of) : plan(std::move(of)) {
+        for (const low_rank_matrix& m : plan.matrices) {
+            products += static_cast<double>(m.rows * m.cols * m.rank);
+            bytes += 4.0 * static_cast<double>(m.rows * m.cols);
+        }
+    }
 
     low_rank_plan plan;
+    double products = 0, bytes = 0;  // of all matrices
 };
 
+namespace detail {
+
+/// The announcement of a pass over all matrices.
+inline kernel_call matrices_call(const char* kind, const low_rank_tables<cpu>& t, double passes) {
+    const low_rank_plan& p = t.plan;
+    return kernel_call(kind, "f32", 2 * t.products, passes * t.bytes,
+                       {p.n, p.p_size, p.q_size, static_cast<index_t>(p.matrices.size())});
+}
+
+/// The announcement of a pass over the factors of one side, or over the dense values, with `flops` for each number.
+inline kernel_call numbers_call(const char* kind, index_t numbers, double flops) {
+    const double n = static_cast<double>(numbers);
+    return kernel_call(kind, "f32", flops * n, 8 * n, {numbers});
+}
+inline index_t numbers_of(const low_rank_plan& p, factor_side side) {
+    return side == factor_side::p ? p.p_size : p.q_size;
+}
+
+}  // namespace detail
+
 inline bool add_residual(cpu, index_t n, const float* g, const float* e, float* x) {
+    const kernel_call call("add residual", "f32", static_cast<double>(n), 12.0 * static_cast<double>(n), {n});
     return parallel_sum<index_t>(n, compress_grain, [=](index_t begin, index_t end) {
 #pragma omp simd
                for (index_t i = begin; i < end; ++i) x[i] = g[i] + e[i];
@@ -100,9 +128,13 @@ inline bool add_residual(cpu, index_t n, const float* g, const float* e, float* 
            }) == 0;
 }
 inline void gather_dense(cpu, const low_rank_tables<cpu>& t, const float* x, float* dense) {
+    const kernel_call call = detail::numbers_call("gather dense", t.plan.dense_size, 0);
+    if (on_phantom_rank()) return;
     for (const dense_run& d : t.plan.dense) std::copy_n(x + d.offset, d.count, dense + d.at);
 }
 inline void scatter_dense(cpu, const low_rank_tables<cpu>& t, const float* dense, int ranks, float* x) {
+    const kernel_call call = detail::numbers_call("scatter dense", t.plan.dense_size, 2);
+    if (on_phantom_rank()) return;
     const auto r = static_cast<float>(ranks);
     const float scale = 1.0f / r;
     for (const dense_run& d : t.plan.dense)
@@ -110,6 +142,8 @@ inline void scatter_dense(cpu, const low_rank_tables<cpu>& t, const float* dense
 }
 
 inline void project(cpu, const low_rank_tables<cpu>& t, const float* values, const float* all_q, float* all_p) {
+    const kernel_call call = detail::matrices_call("low-rank project", t, 1);
+    if (on_phantom_rank()) return;
     detail::for_each_row_block(t.plan, [=](const low_rank_matrix& m, index_t begin, index_t end) {
         const float* const q = all_q + m.q;
         for (index_t i = begin; i < end; ++i) {
@@ -125,6 +159,8 @@ inline void project(cpu, const low_rank_tables<cpu>& t, const float* values, con
 
 /// A thread owns a panel of columns and walks down the rows.
 inline void back_project(cpu, const low_rank_tables<cpu>& t, const float* values, const float* all_p, float* all_q) {
+    const kernel_call call = detail::matrices_call("low-rank back-project", t, 1);
+    if (on_phantom_rank()) return;
     struct panel {
         const low_rank_matrix* m;
         index_t begin, count;
@@ -155,6 +191,8 @@ inline void back_project(cpu, const low_rank_tables<cpu>& t, const float* values
 
 inline void reconstruct(cpu, const low_rank_tables<cpu>& t, const float* all_p, const float* all_q, int ranks,
                         float* values, float* residual) {
+    const kernel_call call = detail::matrices_call("low-rank reconstruct", t, 3);
+    if (on_phantom_rank()) return;
     const auto r = static_cast<float>(ranks);
     const float scale = 1.0f / r;
     detail::for_each_row_block(t.plan, [=](const low_rank_matrix& m, index_t begin, index_t end) {
@@ -225,11 +263,18 @@ void for_each_matrix(const low_rank_tables<cpu>& t, F f) {
 }  // namespace detail
 
 inline void orthonormalise(cpu, const low_rank_tables<cpu>& t, factor_side side, float* factors) {
+    double flops = 0;  // two rounds, in each a product and a difference for a pair of rows
+    for (const low_rank_matrix& m : t.plan.matrices)
+        flops += 4.0 * static_cast<double>(m.rank * m.rank) * static_cast<double>(length_of(m, side));
+    const index_t numbers = detail::numbers_of(t.plan, side);
+    const kernel_call call("orthonormalise", "f32", flops, 8.0 * static_cast<double>(numbers),
+                           {numbers, static_cast<index_t>(t.plan.matrices.size())});
     detail::for_each_matrix(
         t, [=](const low_rank_matrix& m) { orthonormalise(m.rank, length_of(m, side), factors + begin_of(m, side)); });
 }
 inline void draw_zero_rows(cpu, const low_rank_tables<cpu>& t, factor_side side, const random_stream& random,
                            float* factors) {
+    const kernel_call call = detail::numbers_call("draw zero rows", detail::numbers_of(t.plan, side), 1);
     detail::for_each_matrix(t, [=](const low_rank_matrix& m) {
         const index_t first = begin_of(m, side);
         draw_zero_rows(m.rank, length_of(m, side), factors + first, random, first);

@@ -3,7 +3,7 @@
 // second-order methods. The sums over the batch, for the step itself: batch_norm.hpp, layer_norm.hpp.
 // Memory traffic: x, dy (bits).
 
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/activation_kind.hpp>
@@ -21,6 +21,10 @@ template <class I, class T>
 void per_example_gradients(cpu, index_t examples, index_t rows, index_t channels, normalised_by by, const I* dy,
                            const I* x, const std::uint8_t* bits, activation act, T slope, const T* mean,
                            const T* invstd, T* scale, T* shift) {
+    const double sums = static_cast<double>(examples) * static_cast<double>(channels),
+                 all = sums * static_cast<double>(rows);
+    const kernel_call call("gradients of examples", format_name<I>, 5 * all, 2 * all * sizeof(I) + 2 * sums * sizeof(T),
+                           {examples, rows, channels});
     const T leak = act == activation::leaky_relu ? slope : T{};
     parallel_for(examples, std::max<index_t>(1, 16384 / std::max<index_t>(rows * channels, 1)),
                  [=](index_t first, index_t last) {
@@ -46,6 +50,8 @@ template <class T>
 void norm_output_gradient(cpu d, index_t rows, index_t channels, normalised_by by, const T* dy,
                           const std::uint8_t* bits, T slope, const T* invstd, T* out) {
     if (bits) return sign_activation_backward(d, rows * channels, slope, dy, bits, out);
+    const double n = static_cast<double>(rows) * static_cast<double>(channels);
+    const kernel_call call("norm output gradient", format_name<T>, n, 2 * n * sizeof(T), {rows, channels});
     parallel_for(rows, std::max<index_t>(1, 16384 / std::max<index_t>(channels, 1)), [=](index_t first, index_t last) {
         for (index_t row = first; row < last; ++row) {
             const T size = by == normalised_by::row ? invstd[row] : T{1};

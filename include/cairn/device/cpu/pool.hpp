@@ -11,9 +11,10 @@
 // T is bfloat16.
 // Tested against tests/oracle/pool.hpp.
 
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/device/cpu/simd_codes.hpp>
+#include <cairn/device/cpu/widen.hpp>
 #include <cairn/device/pool_geometry.hpp>
 
 #include <cstdint>
@@ -22,6 +23,14 @@
 namespace cairn {
 
 namespace detail {
+
+/// Its announcement.
+template <class T>
+kernel_call pool_call(const char* kind, const pool_geometry& g, double flops, double bytes) {
+    const auto& [d, h, w] = g.axis;
+    return kernel_call(kind, format_name<T>, flops, bytes,
+                       {g.n, g.channels, d.in, h.in, w.in, d.out, h.out, w.out, d.kernel, h.kernel, w.kernel});
+}
 
 /// An element of a window, or a window that covers an element: where it starts, and what goes with it (a code or a
 /// factor).
@@ -144,8 +153,8 @@ template <class T, class Code>
 void max_pool_forward(cpu, const pool_geometry& g, const T* x, T* y, Code* code) {
     using S = simd::arithmetic<T>;
     const double outputs = static_cast<double>(g.y_elements());
-    flop_counter::count(
-        static_cast<double>(g.n * g.reads() * g.channels),
+    const kernel_call call = detail::pool_call<T>(
+        "max pool forward", g, static_cast<double>(g.n * g.reads() * g.channels),
         static_cast<double>(g.x_elements()) * sizeof(T) + outputs * (sizeof(T) + (code ? sizeof(Code) : 0)));
     using codes = simd::codes<S, Code>;
     detail::for_windows<T, Code>(g, [=, channels = g.channels](const auto& links, index_t base, index_t out, auto...) {
@@ -173,9 +182,10 @@ void max_pool_forward(cpu, const pool_geometry& g, const T* x, T* y, Code* code)
 template <class T, class Code>
 void max_pool_backward(cpu, const pool_geometry& g, const T* dy, const Code* code, T* dx) {
     using S = simd::arithmetic<T>;
-    flop_counter::count(static_cast<double>(g.n * g.reads() * g.channels),
-                        static_cast<double>(g.x_elements()) * sizeof(T) +
-                            static_cast<double>(g.y_elements()) * (sizeof(T) + sizeof(Code)));
+    const kernel_call call =
+        detail::pool_call<T>("max pool backward", g, static_cast<double>(g.n * g.reads() * g.channels),
+                             static_cast<double>(g.x_elements()) * sizeof(T) +
+                                 static_cast<double>(g.y_elements()) * (sizeof(T) + sizeof(Code)));
     using codes = simd::codes<S, Code>;
     if (g.tiles()) {
         detail::for_windows<T, Code>(
@@ -223,8 +233,9 @@ template <class T>
 void average_pool_forward(cpu, const pool_geometry& g, const T* x, T* y) {
     using S = simd::arithmetic<T>;
     const double outputs = static_cast<double>(g.y_elements());
-    flop_counter::count(static_cast<double>(g.n * g.reads() * g.channels) + outputs,
-                        (static_cast<double>(g.x_elements()) + outputs) * sizeof(T));
+    const kernel_call call =
+        detail::pool_call<T>("average pool forward", g, static_cast<double>(g.n * g.reads() * g.channels) + outputs,
+                             (static_cast<double>(g.x_elements()) + outputs) * sizeof(T));
     detail::for_windows<T, std::int32_t>(
         g, [=, &g](const auto& links, index_t base, index_t out, index_t od, index_t oh, index_t ow) {
             const auto* const link = links.data();
@@ -244,8 +255,9 @@ void average_pool_forward(cpu, const pool_geometry& g, const T* x, T* y) {
 template <class T>
 void average_pool_backward(cpu, const pool_geometry& g, const T* dy, T* dx) {
     using S = simd::arithmetic<T>;
-    flop_counter::count(2 * static_cast<double>(g.n * g.reads() * g.channels),
-                        static_cast<double>(g.x_elements() + g.y_elements()) * sizeof(T));
+    const kernel_call call =
+        detail::pool_call<T>("average pool backward", g, 2 * static_cast<double>(g.n * g.reads() * g.channels),
+                             static_cast<double>(g.x_elements() + g.y_elements()) * sizeof(T));
     if (g.tiles()) {
         detail::for_windows<T, std::int32_t>(
             g, [=, &g](const auto& links, index_t base, index_t out, index_t od, index_t oh, index_t ow) {
@@ -286,8 +298,8 @@ template <class T>
 void global_average_forward(cpu, index_t n, index_t points, index_t channels, const T* x, T* y) {
     using S = simd::arithmetic<T>;
     const double elements = static_cast<double>(n) * static_cast<double>(points) * static_cast<double>(channels);
-    flop_counter::count(elements + static_cast<double>(n * channels),
-                        (elements + static_cast<double>(n * channels)) * sizeof(T));
+    const kernel_call call("global average forward", format_name<T>, elements + static_cast<double>(n * channels),
+                           (elements + static_cast<double>(n * channels)) * sizeof(T), {n, points, channels});
     constexpr index_t block = 256;  // points that are summed in S
     parallel_for(n, std::max<index_t>(1, (index_t{1} << 14) / std::max<index_t>(points * channels, 1)),
                  [&](index_t begin, index_t end) {
@@ -313,7 +325,8 @@ template <class T>
 void global_average_backward(cpu, index_t n, index_t points, index_t channels, const T* dy, T* dx) {
     using S = simd::arithmetic<T>;
     const double elements = static_cast<double>(n) * static_cast<double>(points) * static_cast<double>(channels);
-    flop_counter::count(elements, (elements + static_cast<double>(n * channels)) * sizeof(T));
+    const kernel_call call("global average backward", format_name<T>, elements,
+                           (elements + static_cast<double>(n * channels)) * sizeof(T), {n, points, channels});
     const S inverse = S(1) / static_cast<S>(points);
     parallel_for(n * points, std::max<index_t>(1, (index_t{1} << 14) / std::max<index_t>(channels, 1)),
                  [=](index_t begin, index_t end) {

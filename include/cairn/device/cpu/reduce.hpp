@@ -3,10 +3,11 @@
 // row. Every array is read once. Sums run in double, in lanes within chunks of fixed size and over the chunks in order,
 // so that they have the same bits on any number of threads. Tested against long double loops.
 
-#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/for_each.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/range.hpp>
 #include <cairn/device/cpu/folded_rows.hpp>
+#include <cairn/device/cpu/widen.hpp>
 
 #include <bit>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace cairn {
@@ -56,6 +58,19 @@ double sum_of(index_t n, Term term, const T*... x) {
                                 [&](index_t begin, index_t end) { return sum_of_run(begin, end, term, x...); });
 }
 
+/// The announcement of one pass over n numbers of T, `flops` operations and `read` numbers for each.
+template <class T>
+kernel_call pass_call(const char* kind, index_t n, double flops, double read = 1) {
+    return kernel_call(kind, format_name<T>, flops * static_cast<double>(n), read * static_cast<double>(n) * sizeof(T),
+                       {n});
+}
+
+/// *to = value, unless a phantom rank has its numbers there.
+template <class T>
+void put_result(T* to, std::type_identity_t<T> value) {
+    if (!phantom_range::holds(to)) *to = value;
+}
+
 inline constexpr auto squared = [](const auto& v) { return v * v; };
 
 }  // namespace detail
@@ -63,7 +78,7 @@ inline constexpr auto squared = [](const auto& v) { return v * v; };
 /// Σ x.
 template <class T>
 double sum(cpu, index_t n, const T* x) {
-    flop_counter::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    const kernel_call call = detail::pass_call<T>("sum", n, 1);
     return detail::sum_of(
         n, [](const auto& v) { return v; }, x);
 }
@@ -71,7 +86,7 @@ double sum(cpu, index_t n, const T* x) {
 /// Σ x², the square of the Euclidean norm. Squares are formed in double: no overflow for float.
 template <class T>
 double sum_of_squares(cpu, index_t n, const T* x) {
-    flop_counter::count(2.0 * static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    const kernel_call call = detail::pass_call<T>("sum of squares", n, 2);
     return detail::sum_of(n, detail::squared, x);
 }
 
@@ -83,7 +98,9 @@ constexpr index_t piece_of_parts(cpu) { return detail::reduce_grain; }
 template <class T>
 void sums_of_squares_into(cpu, index_t n, const tensor<range>& pieces, const tensor<index_t>& first, const T* x,
                           tensor<double>& of_part) {
-    flop_counter::count(2.0 * static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    const kernel_call call("sums of squares of parts", format_name<T>, 2.0 * static_cast<double>(n),
+                           static_cast<double>(n) * sizeof(T), {n, pieces.size(), of_part.size()});
+    if (on_phantom_rank()) return;
     std::vector<double> of_piece(static_cast<std::size_t>(pieces.size()));
     parallel_tasks(pieces.size(), [&](index_t i) {
         of_piece[static_cast<std::size_t>(i)] =
@@ -96,29 +113,30 @@ void sums_of_squares_into(cpu, index_t n, const tensor<range>& pieces, const ten
 /// The same, to *out: the form that devices have without waiting.
 template <class T>
 void sum_of_squares_into(cpu d, index_t n, const T* x, double* out) {
-    *out = sum_of_squares(d, n, x);
+    detail::put_result(out, sum_of_squares(d, n, x));
 }
 
 template <class T>
 void sum_into(cpu d, index_t n, const T* x, double* out) {
-    *out = sum(d, n, x);
+    detail::put_result(out, sum(d, n, x));
 }
 
 /// How many x are equal to y, into *out.
 template <class T>
 void count_equal_into(cpu, index_t n, const T* x, const T* y, double* out) {
-    flop_counter::count(static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
-    *out = static_cast<double>(parallel_sum<index_t>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
+    const kernel_call call = detail::pass_call<T>("count of equals", n, 1, 2);
+    const auto count = parallel_sum<index_t>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
         index_t equal = 0;
         for (index_t i = begin; i < end; ++i) equal += x[i] == y[i];
         return equal;
-    }));
+    });
+    detail::put_result(out, static_cast<double>(count));
 }
 
 /// Σ x y.
 template <class T>
 double dot(cpu, index_t n, const T* x, const T* y) {
-    flop_counter::count(2.0 * static_cast<double>(n), 2.0 * static_cast<double>(n) * sizeof(T));
+    const kernel_call call = detail::pass_call<T>("dot", n, 2, 2);
     return detail::sum_of(
         n, [](const auto& v, const auto& w) { return v * w; }, x, y);
 }
@@ -128,7 +146,8 @@ template <int Count, class T>
 void pair_products_into(cpu, index_t n, const T* a, const T* b, const T* c, const T* e,
                         const pair_of_arrays (&pairs)[Count], double* sums) {
     using products = sums_of<Count>;
-    flop_counter::count(2.0 * Count * static_cast<double>(n), 4.0 * static_cast<double>(n) * sizeof(T));
+    const kernel_call call("products of pairs", format_name<T>, 2.0 * Count * static_cast<double>(n),
+                           4.0 * static_cast<double>(n) * sizeof(T), {n, Count});
     const T* const x[] = {a, b, c, e};
     const products all = parallel_sum<products>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
         products part;
@@ -149,10 +168,15 @@ void pair_products_into(cpu, index_t n, const T* a, const T* b, const T* c, cons
                 part.at[k] += static_cast<double>(x[pairs[k].first][i]) * static_cast<double>(x[pairs[k].second][i]);
         return part;
     });
-    std::copy_n(all.at, Count, sums);
+    cpu::copy_within(sums, all.at, sizeof all.at);
 }
 
 namespace detail {
+
+inline void put_pair(double* to, const sum_pair& sums) {
+    put_result(to, sums.first);
+    put_result(to + 1, sums.second);
+}
 
 // Out of the lambda below: inside it, compilers miss that the loop can be vectorised.
 template <class F, class... Elements>
@@ -169,6 +193,9 @@ sum_pair sum_run(index_t n, F f, Elements*... arrays) {
 /// array moves once.
 template <class F, class... Elements>
 sum_pair sum_each(cpu, index_t n, F f, Elements*... arrays) {
+    constexpr index_t bytes = (index_t{0} + ... + index_t{sizeof(Elements)});  // of an element of each
+    const kernel_call call("elementwise sums", "any", static_cast<double>(n) * (sizeof...(Elements) + 2),
+                           static_cast<double>(n) * bytes, {n, bytes});
     constexpr index_t grain = 1 << 14;
     return parallel_sum<sum_pair>(
         n, grain, [&](index_t begin, index_t end) { return detail::sum_run(end - begin, f, (arrays + begin)...); });
@@ -177,8 +204,7 @@ sum_pair sum_each(cpu, index_t n, F f, Elements*... arrays) {
 /// The same, to out[0] and out[1].
 template <class F, class... Elements>
 void sum_each_into(cpu d, index_t n, F f, double* out, Elements*... arrays) {
-    const sum_pair sums = sum_each(d, n, f, arrays...);
-    out[0] = sums.first, out[1] = sums.second;
+    detail::put_pair(out, sum_each(d, n, f, arrays...));
 }
 
 /// The same with f(first, second, w, a[i], b[i], …) for the elements of matrices (rows, columns), w = of_row[i /
@@ -186,6 +212,10 @@ void sum_each_into(cpu d, index_t n, F f, double* out, Elements*... arrays) {
 template <class W, class F, class... Elements>
 void sum_each_weighted_into(cpu, index_t rows, index_t columns, const W* of_row, const W* of_column, F f, double* out,
                             Elements*... arrays) {
+    constexpr index_t bytes = (index_t{0} + ... + index_t{sizeof(Elements)});  // of an element of each
+    const double n = static_cast<double>(rows) * static_cast<double>(columns);
+    const kernel_call call("weighted elementwise sums", "any", n * (sizeof...(Elements) + 3), n * bytes,
+                           {rows, columns, bytes});
     const index_t grain = 1 + 4096 / std::max<index_t>(columns, 1);
     const sum_pair sums = parallel_sum<sum_pair>(rows, grain, [&](index_t begin, index_t end) {
         sum_pair part;
@@ -196,7 +226,7 @@ void sum_each_weighted_into(cpu, index_t rows, index_t columns, const W* of_row,
             }
         return part;
     });
-    out[0] = sums.first, out[1] = sums.second;
+    detail::put_pair(out, sums);
 }
 
 namespace detail {
@@ -234,7 +264,7 @@ index_t count_nonfinite(index_t n, const T* x, const Others*... others) {
 template <class T>
 T max_abs(cpu, index_t n, const T* x) {
     using bits = detail::bits_of<T>;
-    flop_counter::count(static_cast<double>(n), static_cast<double>(n) * sizeof(T));
+    const kernel_call call = detail::pass_call<T>("largest magnitude", n, 1);
     return std::bit_cast<T>(parallel_fold(
         n, detail::reduce_grain, bits{},
         [&](index_t begin, index_t end) { return detail::largest_magnitude(end - begin, x + begin); },
@@ -244,7 +274,7 @@ T max_abs(cpu, index_t n, const T* x) {
 /// How many elements are NaN or infinite.
 template <class T>
 index_t count_nonfinite(cpu, index_t n, const T* x) {
-    flop_counter::count(0, static_cast<double>(n) * sizeof(T));
+    const kernel_call call = detail::pass_call<T>("count of non-finite", n, 0);
     return parallel_sum<index_t>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
         return detail::count_nonfinite(end - begin, x + begin);
     });
@@ -254,6 +284,7 @@ index_t count_nonfinite(cpu, index_t n, const T* x) {
 /// device: of a grid device it knows nothing.
 template <class T, class... Others>
 std::optional<element_of<T>> non_finite_at_hand(cpu, index_t n, const T* x, const Others*... others) {
+    const kernel_call call = detail::pass_call<T>("search for non-finite", n, sizeof...(Others), 1 + sizeof...(Others));
     const index_t bad = parallel_sum<index_t>(n, detail::reduce_grain, [&](index_t begin, index_t end) {
         return detail::count_nonfinite(end - begin, x + begin, (others + begin)...);
     });
@@ -296,7 +327,7 @@ void add_rows_in_double(index_t rows, index_t stride, index_t width, const T* x,
 template <class T, class S>
 void column_sums(cpu, index_t rows, index_t columns, const T* x, S* out, bool accumulate) {
     const double n = static_cast<double>(rows) * static_cast<double>(columns);
-    flop_counter::count(n, n * sizeof(T));
+    const kernel_call call("column sums", format_name<T>, n, n * sizeof(T), {rows, columns});
     const folded_rows l = folded_rows::of<S>(rows, columns);
     tensor<S> partial({l.chunks, l.period}, memory_category::workspace);
     parallel_chunks(l.count, l.grain, [&](index_t chunk, index_t begin, index_t end) {
@@ -321,7 +352,7 @@ void column_sums(cpu, index_t rows, index_t columns, const T* x, S* out, bool ac
 template <class T>
 void argmax_rows(cpu, index_t rows, index_t columns, const T* x, std::int32_t* out) {
     const double n = static_cast<double>(rows) * static_cast<double>(columns);
-    flop_counter::count(n, n * sizeof(T));
+    const kernel_call call("argmax of rows", format_name<T>, n, n * sizeof(T), {rows, columns});
     parallel_for(rows, std::max<index_t>(1, 8192 / std::max<index_t>(columns, 1)), [&](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r) {
             const T* const row = x + r * columns;

@@ -8,6 +8,7 @@
 //   select_sampled    DGC's estimate: the threshold from a sample of 1 %, accepted if it lets 0.8 to 1.3 k pass
 // Memory traffic: the array once where the guess holds, about 2 % of it for the rest.
 
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/cpu/simd.hpp>
 #include <cairn/device/selection.hpp>
@@ -21,27 +22,46 @@
 
 namespace cairn {
 
-/// Some values of an array and where they are, by rising position.
+/// Some values of an array and where they are, by rising position. On a phantom rank their number alone.
 template <>
 class selection<cpu> {
 public:
     /// Room for `most` of n values. Grows by itself here.
     void prepare(index_t, index_t most) {
+        if (on_phantom_rank()) return;
         positions.reserve(static_cast<std::size_t>(most));
         values.reserve(static_cast<std::size_t>(most));
     }
     std::vector<std::uint32_t> positions;
     std::vector<float> values;
 
-    index_t count() const { return static_cast<index_t>(positions.size()); }
+    index_t count() const { return on_phantom_rank() ? declared_ : static_cast<index_t>(positions.size()); }
+    /// On a phantom rank: `k` values of `n` were found, as many as were asked for.
+    void declare(index_t n, index_t k) { of_ = n, declared_ = k; }
+    /// The n of declare().
+    index_t of() const { return of_; }
     std::size_t size() const { return positions.size(); }
     void resize(std::size_t n) {
         positions.resize(n);
         values.resize(n);
     }
+
+private:
+    index_t of_ = 0, declared_ = 0;
 };
 
 namespace detail {
+
+/// The announcement of finding k of n values. Bytes: the array once, and what is found.
+inline kernel_call select_call(const char* kind, index_t n, index_t k) {
+    const double found = static_cast<double>(k), all = static_cast<double>(n);
+    return kernel_call(kind, "f32", all, 4 * all + 8 * found, {n, k});
+}
+
+/// The announcement of a kernel that moves `bytes` for each of k chosen values.
+inline kernel_call chosen_call(const char* kind, index_t k, double bytes) {
+    return kernel_call(kind, "f32", static_cast<double>(k), bytes * static_cast<double>(k), {k});
+}
 
 /// Values in [begin, end) of magnitudes ≥ t and their positions, to arrays with room for end − begin + 16; returns how
 /// many.
@@ -153,6 +173,8 @@ inline std::uint32_t histogram_threshold(std::span<const float> x, index_t k) {
 /// The k values of largest magnitude, 0 ≤ k ≤ x.size() < 2^32; exactly k, of equal magnitudes the first ones.
 inline void select_largest(cpu, std::span<const float> x, index_t k, selection<cpu>& chosen) {
     const index_t n = static_cast<index_t>(x.size());
+    const kernel_call call = detail::select_call("select largest", n, k);
+    if (on_phantom_rank()) return chosen.declare(n, k);
     chosen.resize(0);
     if (k == 0) return;
     const index_t stride = std::max<index_t>(1, n / 16384) | 1;  // odd: no row length of a power of two is met
@@ -182,6 +204,8 @@ inline void select_largest(cpu, std::span<const float> x, index_t k, selection<c
 /// adaptations, 11 for exact.
 inline int select_sampled(cpu, std::span<const float> x, index_t k, selection<cpu>& chosen) {
     constexpr int most = 10;
+    const kernel_call call = detail::select_call("select sampled", static_cast<index_t>(x.size()), k);
+    if (on_phantom_rank()) return chosen.declare(static_cast<index_t>(x.size()), k), 0;
     chosen.resize(0);
     if (k == 0) return 0;
     const index_t stride = std::max<index_t>(1, std::min<index_t>(101, static_cast<index_t>(x.size()) / 1024)) | 1;
@@ -199,6 +223,9 @@ inline int select_sampled(cpu, std::span<const float> x, index_t k, selection<cp
 }
 
 inline void pack_values(cpu, const selection<cpu>& chosen, sparse_value type, std::byte* out) {
+    const kernel_call call =
+        detail::chosen_call("pack values", chosen.count(), 4.0 + static_cast<double>(bytes_of(type)));
+    if (on_phantom_rank()) return;
     if (type == sparse_value::float32) {
         if (chosen.size()) std::memcpy(out, chosen.values.data(), 4 * chosen.size());
         return;
@@ -213,6 +240,8 @@ inline void pack_values(cpu, const selection<cpu>& chosen, sparse_value type, st
 template <class Put>
 void put_at_positions(cpu, std::span<const std::uint32_t> positions, const std::byte* values, sparse_value type,
                       std::span<float> into, Put put) {
+    const kernel_call call = detail::chosen_call("put values", static_cast<index_t>(positions.size()),
+                                                 12.0 + static_cast<double>(bytes_of(type)));
     for (std::size_t i = 0; i < positions.size(); ++i) {
         float& target = into[positions[i]];
         if (type == sparse_value::float32) {
@@ -228,6 +257,8 @@ void put_at_positions(cpu, std::span<const std::uint32_t> positions, const std::
 }
 
 inline void zero_at_positions(cpu, const selection<cpu>& chosen, float* x) {
+    const kernel_call call = detail::chosen_call("zero values", chosen.count(), 8);
+    if (on_phantom_rank()) return;
     for (const std::uint32_t p : chosen.positions) x[p] = 0;
 }
 
@@ -249,11 +280,13 @@ void for_each_place(const random_places& places, Each each) {
 }  // namespace detail
 
 inline void take_at_places(cpu, const random_places& places, const float* x, std::byte* out) {
+    const kernel_call call = detail::chosen_call("take places", places.k, 16);
     detail::for_each_place(places, [=](index_t i, index_t place, index_t) { std::memcpy(out + 4 * i, x + place, 4); });
 }
 
 template <class Put>
 void put_at_places(cpu, const random_places& places, const std::byte* values, bool unbiased, float* into, Put put) {
+    const kernel_call call = detail::chosen_call("put places", places.k, 16);
     detail::for_each_place(places, [=](index_t i, index_t place, index_t stratum) {
         float v;
         std::memcpy(&v, values + 4 * i, 4);

@@ -6,6 +6,7 @@
 // onebit has one scale for all. Bytes: 4 ⌈n / block⌉ + ⌈n / 8⌉. Memory traffic: encode reads the bucket once, decode
 // writes it once.
 
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/message_reader.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/device/codes.hpp>
@@ -28,6 +29,8 @@ struct magnitude_sums {
 /// Packs the signs of x into (n + 7) / 8 bytes. The sums are finite exactly when all values are.
 inline magnitude_sums pack_signs(std::span<const float> values, std::byte* bits) {
     const float* const x = values.data();
+    const double n = static_cast<double>(values.size());
+    const kernel_call call("pack signs", "f32", 3 * n, 4 * n + n / 8, {static_cast<index_t>(values.size())});
     // A multiple of 8 values begins at each piece, so that pieces share no byte.
     return parallel_sum<magnitude_sums>(
         static_cast<index_t>(values.size()), compress_grain, [=](index_t begin, index_t end) {
@@ -54,6 +57,9 @@ void decode_signs(std::string_view who, std::span<const std::byte> bytes, std::s
                   index_t block = one_scale) {
     message_reader reader(who, bytes);
     const index_t n = static_cast<index_t>(into.size()), blocks = scale_count(n, block);
+    const kernel_call call("unpack signs", "f32", static_cast<double>(n),
+                           8.0 * static_cast<double>(n) + static_cast<double>(bytes.size()), {n, block});
+    if (on_phantom_rank()) return;  // the message's bytes are not there
     std::vector<float> scales(static_cast<std::size_t>(blocks));
     for (float& scale : scales) {
         scale = reader.number<float>("the scale");

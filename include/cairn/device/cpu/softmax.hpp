@@ -7,11 +7,12 @@
 // Bytes: logits read once, gradient written once; a row stays in the first-level cache between its passes.
 // Tested against tests/oracle/softmax.hpp. A non-finite logit makes its row's results NaN: nothing is hidden.
 
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
-#include <cairn/device/cpu/simd_bfloat16.hpp>
+#include <cairn/core/thread_rooms.hpp>
 #include <cairn/device/cpu/vector_math.hpp>
+#include <cairn/device/cpu/widen.hpp>
 #include <cairn/device/ignore_index.hpp>
 
 #include <algorithm>
@@ -64,48 +65,35 @@ S row_exp(index_t n, const T* x, S m, S* e) {
     return simd::sum(sums);
 }
 
-/// Where the exponentials of a row are, until they are divided by their sum: over the result, or, where that is
-/// bfloat16, in a row of floats.
-template <class T>
-class row_room {
-public:
-    explicit row_room(index_t classes)
-        : row_({std::is_same_v<T, bfloat16> ? classes : 0}, memory_category::workspace) {}
-    auto of(T* row) {
-        if constexpr (std::is_same_v<T, bfloat16>)
-            return row_.data();
-        else
-            return row;
-    }
-
-private:
-    tensor<simd::arithmetic<T>> row_;
-};
-
 }  // namespace detail
 
 /// y = softmax of each row. y may be x.
 template <class T>
 void softmax_forward(cpu, index_t rows, index_t classes, const T* x, T* y) {
     using S = simd::arithmetic<T>;
+    constexpr bool in_place = std::is_same_v<T, S>;  // else a row of exponentials is kept in S until it is divided
+    const double n = static_cast<double>(rows) * static_cast<double>(classes);
+    const kernel_call call("softmax forward", format_name<T>, 5 * n, 2 * n * sizeof(T), {rows, classes});
+    thread_rooms<S> rooms(in_place ? 0 : classes);
     parallel_for(rows, detail::softmax_grain(classes), [&](index_t begin, index_t end) {
-        detail::row_room<T> room(classes);
+        S* const room = rooms.here();
         for (index_t r = begin; r < end; ++r) {
             T* const out = y + r * classes;
-            S* const e = room.of(out);
+            S* e = room;
+            if constexpr (in_place) e = out;
             const S m = detail::row_max(classes, x + r * classes);
             const S inverse = S(1) / detail::row_exp(classes, x + r * classes, m, e);
 #pragma omp simd
             for (index_t k = 0; k < classes; ++k) out[k] = e[k] * inverse;
         }
     });
-    const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    flop_counter::count(5 * n, 2 * n * double{sizeof(T)});
 }
 
 /// dx_j = y_j (dy_j - Σ_k dy_k y_k), from the softmax y. dx may be dy.
 template <class T>
 void softmax_backward(cpu, index_t rows, index_t classes, const T* y, const T* dy, T* dx) {
+    const double n = static_cast<double>(rows) * static_cast<double>(classes);
+    const kernel_call call("softmax backward", format_name<T>, 4 * n, 3 * n * sizeof(T), {rows, classes});
     parallel_for(rows, detail::softmax_grain(classes), [&](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r) {
             const T *const p = y + r * classes, *const g = dy + r * classes;
@@ -115,8 +103,6 @@ void softmax_backward(cpu, index_t rows, index_t classes, const T* y, const T* d
             for (index_t k = 0; k < classes; ++k) out[k] = p[k] * (g[k] - dot);
         }
     });
-    const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    flop_counter::count(4 * n, 3 * n * sizeof(T));
 }
 
 namespace detail {
@@ -155,10 +141,14 @@ inline void require_label(index_t label, index_t row, index_t classes) {
 
 /// Of rows whose label is not `ignore_index`, Σ_i class_weights[label_i], or their number where class_weights is null,
 /// into *out: what a mean is divided by. Throws on a label out of range, naming row and label, and unless the sum is
-/// above 0.
+/// above 0. On a phantom rank all labels count.
 template <class T>
 void label_weights_into(cpu, index_t rows, index_t classes, const std::int32_t* labels, const T* class_weights,
                         double* out, std::int32_t ignore_index = nothing_ignored) {
+    const double n = static_cast<double>(rows);
+    const kernel_call call("label weights", format_name<T>, n, n * (sizeof(std::int32_t) + sizeof(T)), {rows});
+    *out = n;
+    if (on_phantom_rank()) return;
     *out = 0;
     for (index_t r = 0; r < rows; ++r) {
         if (is_ignored(labels[r], ignore_index)) continue;
@@ -180,6 +170,10 @@ void softmax_cross_entropy(cpu, index_t rows, index_t classes, const T* logits, 
                            T* loss_per_row, T* dlogits, T scale, const T* class_weights = nullptr,
                            const double* divisor = nullptr, std::int32_t ignore_index = nothing_ignored) {
     require(smoothing >= 0 && smoothing <= 1, "cross-entropy: label smoothing ", smoothing, " is not in [0, 1]");
+    const double n = static_cast<double>(rows) * static_cast<double>(classes);
+    const kernel_call call(dlogits ? "cross-entropy and gradient" : "cross-entropy", format_name<T>,
+                           (dlogits ? 6 : 4) * n, (dlogits ? 2 : 1) * n * sizeof(T), {rows, classes});
+    if (on_phantom_rank()) return;
     if (divisor) scale = static_cast<T>(static_cast<double>(scale) / *divisor);
     T weights = static_cast<T>(classes);
     if (class_weights) {
@@ -204,8 +198,6 @@ void softmax_cross_entropy(cpu, index_t rows, index_t classes, const T* logits, 
                 class_weights ? row([=](index_t k) { return class_weights[k]; }) : row([](index_t) { return T(1); });
         }
     });
-    const double n = static_cast<double>(rows) * static_cast<double>(classes);
-    flop_counter::count((dlogits ? 6 : 4) * n, (dlogits ? 2 : 1) * n * sizeof(T));
 }
 
 namespace detail {
@@ -227,6 +219,8 @@ void logistic_cross_entropy(cpu, index_t rows, index_t columns, const T* x, cons
                             double* sum) {
     constexpr index_t piece = 512;
     const index_t n = rows * columns;
+    const kernel_call call("logistic cross-entropy", format_name<T>, 8.0 * static_cast<double>(n),
+                           3.0 * static_cast<double>(n) * sizeof(T), {n});
     *sum = parallel_sum<double>(n, 8 * piece, [&](index_t begin, index_t end) {
         double part = 0;
         for (index_t from = begin; from < end; from += piece) {
@@ -247,7 +241,6 @@ void logistic_cross_entropy(cpu, index_t rows, index_t columns, const T* x, cons
         }
         return part;
     });
-    flop_counter::count(8.0 * static_cast<double>(n), 3.0 * static_cast<double>(n) * sizeof(T));
 }
 
 }  // namespace cairn

@@ -10,6 +10,8 @@ namespace cairn {
 /// top[r] = largest x of row r.
 template <class T>
 void row_maxima(cpu, index_t rows, index_t columns, const T* x, double* top) {
+    const double n = static_cast<double>(rows) * static_cast<double>(columns);
+    const kernel_call call("row maxima", format_name<T>, n, n * sizeof(T), {rows, columns});
     parallel_for(rows, detail::softmax_grain(columns), [=](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r) top[r] = static_cast<double>(detail::row_max(columns, x + r * columns));
     });
@@ -19,6 +21,10 @@ void row_maxima(cpu, index_t rows, index_t columns, const T* x, double* top) {
 template <class T>
 void split_softmax(cpu, index_t rows, index_t columns, const T* x, const split_softmax_labels& of, const double* top,
                    const split_softmax_sums& to, T* e) {
+    const double n = static_cast<double>(rows) * static_cast<double>(columns);
+    const kernel_call call("split softmax", format_name<T>, (to.spreads ? 5 : 3) * n, (e ? 2 : 1) * n * sizeof(T),
+                           {rows, columns});
+    if (on_phantom_rank()) return;
     for (index_t r = 0; r < rows; ++r)
         require(of.labels[r] >= 0 && of.labels[r] < of.classes, "vocabulary_cross_entropy: label ", of.labels[r],
                 " of row ", r, " is not in [0, ", of.classes, ')');
@@ -43,6 +49,8 @@ void split_softmax(cpu, index_t rows, index_t columns, const T* x, const split_s
 template <class T>
 void split_softmax_gradient(cpu, index_t rows, index_t columns, const split_softmax_labels& of,
                             const double* exponentials, T* e) {
+    const double n = static_cast<double>(rows) * static_cast<double>(columns);
+    const kernel_call call("split softmax gradient", format_name<T>, 2 * n, 2 * n * sizeof(T), {rows, columns});
     const double mean = 1 / static_cast<double>(rows);
     parallel_for(rows, detail::softmax_grain(columns), [=](index_t begin, index_t end) {
         for (index_t r = begin; r < end; ++r) {
@@ -59,7 +67,10 @@ void split_softmax_gradient(cpu, index_t rows, index_t columns, const split_soft
 /// *out = Σ of the rows' losses.
 inline void split_softmax_loss(cpu, index_t rows, const split_softmax_labels& of, const split_softmax_sums& sums,
                                double* out) {
+    const double n = static_cast<double>(rows);
+    const kernel_call call("split softmax loss", "f64", 8 * n, 24 * n, {rows});
     *out = 0;
+    if (on_phantom_rank()) return;
     for (index_t r = 0; r < rows; ++r)
         *out += of.loss(sums.exponentials[r], sums.hits[r], sums.spreads ? sums.spreads[r] : 0);
 }
@@ -67,6 +78,9 @@ inline void split_softmax_loss(cpu, index_t rows, const split_softmax_labels& of
 /// out[r] = x[r, columns_of[r]].
 template <class T>
 void values_at(cpu, index_t rows, index_t columns, const T* x, const std::int32_t* column_of, double* out) {
+    const double n = static_cast<double>(rows);
+    const kernel_call call("values of columns", format_name<T>, n, n * (sizeof(T) + 12), {rows});
+    if (on_phantom_rank()) return;
     for (index_t r = 0; r < rows; ++r) out[r] = static_cast<double>(x[r * columns + column_of[r]]);
 }
 

@@ -30,7 +30,7 @@ void convert_rows(bool threaded, index_t rows, index_t columns, const From* from
                                        simd::store(out + i, simd::load(in + i, count), count);
                                    });
     };
-    if (rows == 0) return;
+    if (rows == 0 || on_phantom_rank()) return;
     if (columns == from_stride && columns == to_stride) {  // one long row, cut anew
         constexpr index_t piece = index_t{1} << 14;
         const index_t all = rows * columns;

@@ -3,6 +3,7 @@
 // as device/cpu/csr.hpp. A thread an element of Y, whose neighbours read neighbours of X.
 
 #include <cairn/core/csr.hpp>
+#include <cairn/core/flop_counter.hpp>
 #include <cairn/device/grid/for_each.hpp>
 
 namespace cairn {
@@ -30,7 +31,8 @@ struct csr_times_dense_kernel {
 template <class T, class A, GridDevice D>
 void csr_times_dense(D d, const csr_view<A>& a, index_t width, const T* x, T* y) {
     grid::for_indices(d, a.rows * width, grid::csr_times_dense_kernel<T, A>{a, width, x, y});
-    a.template count_product<T>(width);
+    const auto [flops, bytes] = a.template product_work<T>(width);
+    flop_counter::count(flops, bytes);
 }
 
 }  // namespace cairn

@@ -3,7 +3,7 @@
 //   value = 1/n Σ_i s_row(i) w_col(i) l(x_i, t_i)      gradient_i = s_row(i) w_col(i) / n · l'(x_i, t_i)
 // n: number of elements of the prediction. Rows are samples, columns the outputs of one sample.
 
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/device/cpu/reduce.hpp>
 #include <cairn/nn/loss/loss.hpp>
 #include <cairn/nn/loss/weights_on_device.hpp>
@@ -61,6 +61,8 @@ loss_result<T, D> elementwise_loss(const char* name, tensor<T, D> x, const tenso
     const detail::scored_element<T, Rule> score{rule, static_cast<T>(mean)};
     tensor<T, D> gradient = gradient_over(x);
     tensor<double, D> sums({2}, memory_category::workspace);
+    const kernel_call call(name, format_name<T>, 4.0 * static_cast<double>(x.size()),
+                           3.0 * static_cast<double>(x.bytes()), {rows, columns});
     if (weights.outputs.empty() && weights.samples.empty()) {
         sum_each_into(D{}, x.size(), score, sums.data(), x.data(), target.data(), gradient.data());
     } else {
@@ -69,7 +71,6 @@ loss_result<T, D> elementwise_loss(const char* name, tensor<T, D> x, const tenso
         sum_each_weighted_into(D{}, rows, columns, of_row.data(), of_column.data(), score, sums.data(), x.data(),
                                target.data(), gradient.data());
     }
-    flop_counter::count(4.0 * static_cast<double>(x.size()), 3.0 * static_cast<double>(x.bytes()));
     scalar_on<D> value = scalar_of(sums.slice(0, {1}));
     value *= mean;
     return {std::move(value), std::move(gradient)};

@@ -30,7 +30,8 @@ public:
             if (e.type == &type_of<T, D> && e.pool == &D::memory())
                 return static_cast<const tensor<T, D>*>(e.held.get())->share();
         tensor<T> host({static_cast<index_t>(values.size())}, memory_category::workspace);
-        std::transform(values.begin(), values.end(), host.data(), [](double w) { return static_cast<T>(w); });
+        if (!phantom_range::holds(host.data()))
+            std::transform(values.begin(), values.end(), host.data(), [](double w) { return static_cast<T>(w); });
         auto held = std::make_shared<tensor<T, D>>(host.shape(), memory_category::data,
                                                    D::memory());  // not in a recorded step's block
         D::copy_to_device(held->data(), host.data(), host.bytes());

@@ -9,7 +9,6 @@
 // Bytes sent: halo_elements() of partition.hpp. Tested against whole tensors and counting_communicator.
 
 #include <cairn/core/cost.hpp>
-#include <cairn/core/flop_counter.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/channels.hpp>
@@ -84,10 +83,12 @@ public:
         phase_cost there, back;
         for (int a = 0; a < grid_.dims(); ++a) {
             if (axis(a).is_identity()) continue;
-            const shape out = in.with(a + 1, axis(a).need.count), sums = in.with(a + 1, axis(a).given());
-            const double bytes = sizeof(T) * (double(in.size()) + double(out.size()));
-            there += {0, bytes};
-            back += {double(sums.size()), bytes};
+            const axis_halo& h = axis(a);
+            const auto bytes_of = [&](index_t rows) { return sizeof(T) * double(in.with(a + 1, rows).size()); };
+            const shape out = in.with(a + 1, h.need.count), sums = in.with(a + 1, h.given());
+            const index_t taken = h.take[0].count + h.take[1].count, kept = common_rows(h.own, h.inside).count;
+            there += {0, 2 * bytes_of(h.need.count + h.given())};
+            back += {2 * double(sums.size()), 2 * bytes_of(taken + kept) + 6 * bytes_of(h.given())};
             in = out;
         }
         return {there, back};
@@ -158,7 +159,6 @@ private:
         const axis_halo& h = axis(a);
         slab in[2], out[2];
         tensor<T, D> y;
-        flop_counter::count(0, sizeof(T) * (double(x.size()) + double(x.shape().with(a + 1, h.need.count).size())));
         {
             const trace_scope scope("copy halo", "", "communication");
             post(a, h.take, h.give, x, h.own.begin, in, out);
@@ -181,8 +181,6 @@ private:
         const shape own = dy.shape().with(a + 1, h.own.count);
         slab in[2], out[2];
         tensor<T, D> dx;
-        flop_counter::count(double(own.with(a + 1, h.given()).size()),
-                            sizeof(T) * (double(dy.size()) + double(own.size())));
         {
             const trace_scope scope("copy halo", "", "communication");
             post(a, h.give, h.take, dy, h.need.begin, in, out);

@@ -62,6 +62,12 @@ public:
         return dx;
     }
 
+    /// Additions of from_samples: every sample once, or once for each rank where every rank has all samples.
+    phase_cost sums_cost(const shape& in) const {
+        const double n = double(in.size()) * (in[0] < size() ? size() : 1);
+        return {2 * n, 2 * sizeof(T) * n};
+    }
+
 private:
     static tensor<T, D> slice(const tensor<T, D>& x, range samples) {
         const index_t width = x.extent(0) ? x.size() / x.extent(0) : 0;
@@ -94,6 +100,8 @@ private:
 /// block ↔ the box of whole that begins at `begin`.
 template <class T, Device D>
 void copy_box(tensor<T, D>& whole, const std::vector<index_t>& begin, tensor<T, D>& block, bool into_whole) {
+    const kernel_call call("copy box", format_name<T>, 0, 2.0 * double(block.bytes()), {block.size()});
+    if (on_phantom_rank()) return;
     for_runs(whole.shape(), begin, block.shape(), [&](index_t in_whole, index_t in_block, index_t n) {
         T *const a = whole.data() + in_whole, *const b = block.data() + in_block;
         copy_columns(D{}, 1, n, into_whole ? b : a, n, into_whole ? a : b, n);
@@ -122,7 +130,6 @@ public:
 
     tensor<T, D> forward(tensor<T, D> x, saved_tensors<T, D>& saved, const pass_context& p) {
         tensor<T, D> y(output_shape(x.shape()));
-        flop_counter::count(0, sizeof(T) * (double(x.size()) + double(y.size())));
         if (p.training()) saved.put(0, tensor<T, D>::view(nullptr, x.shape()));  // the shape alone
         auto parts = exchange_.to_samples(x, [&](int r) { return cut_.tensor_shape(grid_, r, 0, x.extent(-1)); });
         for (int r = 0; r < grid_.size(); ++r)
@@ -134,7 +141,6 @@ public:
         const shape in = saved.take(0).shape();
         require_shape(dy, output_shape(in), "gather_samples: dy");
         if (!p.input_gradient) return {};
-        flop_counter::count(sums(in), sizeof(T) * (double(in.size()) + double(dy.size())));
         std::vector<tensor<T, D>> parts;
         for (int r = 0; r < grid_.size(); ++r) {
             parts.emplace_back(cut_.tensor_shape(grid_, r, dy.extent(0), dy.extent(-1)),
@@ -151,19 +157,16 @@ public:
     }
 
     layer_cost cost(const shape& in) const {
-        const double bytes = sizeof(T) * (double(in.size()) + double(output_shape(in).size()));
+        const double y = double(output_shape(in).size());
         layer_cost c;
-        c.forward = {0, bytes};
-        c.backward_input = {sums(in), bytes};
+        c.forward = c.backward_input = {0, 2 * sizeof(T) * y};
+        c.backward_input += exchange_.sums_cost(in);
         return c;
     }
 
     std::string describe() const { return concat("gather_samples over ", grid_.text()); }
 
 private:
-    // Additions of backward: every sample once, or once for each rank where every rank has all samples.
-    double sums(const shape& in) const { return double(in.size()) * (in[0] < grid_.size() ? grid_.size() : 1); }
-
     detail::sample_exchange<C, T, D> exchange_;
     rank_grid grid_;
     spatial_partition cut_;
@@ -215,7 +218,15 @@ public:
         return {exchange_.samples_of(in[0], exchange_.rank()).count, in.back()};
     }
 
-    layer_cost cost(const shape& in) const { return mean_.cost(in); }
+    layer_cost cost(const shape& in) const {
+        const shape means = mean_.output_shape(in);
+        const double here = double(means.size()), out = double(output_shape(in).size()) * exchange_.size();
+        layer_cost c = mean_.cost(in);
+        c.forward += {here + 2 * out, sizeof(T) * (here + 2 * out)};  // scale, add
+        c.backward_input += {here, sizeof(T) * here};
+        c.backward_input += exchange_.sums_cost(means);
+        return c;
+    }
     std::string describe() const { return concat("spatial_global_average over ", grid_.text()); }
 
 private:

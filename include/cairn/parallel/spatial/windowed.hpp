@@ -84,8 +84,8 @@ public:
         const shape with_halo = extended(in);
         layer_cost c = inner_.cost(with_halo);
         const auto [there, back] = halo_.cost(in);
-        if (edges_.count_inside) {  // the average of ones
-            const phase_cost inside{c.forward.flops, c.forward.bytes * sizeof(S) / sizeof(T)};
+        if (edges_.count_inside) {
+            const phase_cost inside = inside_cost(with_halo);
             c.backward_input += inside;
             c.forward += inside;
         }
@@ -112,9 +112,17 @@ private:
         return inner_.backward_input(std::move(dy), saved, p);
     }
 
+    // Of the average of ones.
+    phase_cost inside_cost(const shape& in) const {
+        const phase_cost of_inner = inner_.cost(in).forward;
+        return {of_inner.flops, of_inner.bytes * sizeof(S) / sizeof(T)};
+    }
+
     // y /= the part of each window that lies inside the domain, of the whole window. Averages only.
     void divide_by_inside(tensor<T, D>& y, const shape& in) {
         if constexpr (std::same_as<Inner, average_pool<T, D>>) {
+            const phase_cost work = inside_cost(in);
+            const kernel_call call("average inside", format_name<T>, work.flops, work.bytes, {y.size()});
             tensor<T, D> ones = tensor<T, D>::filled(in, T(1), memory_category::workspace);
             halo_.fill_outside(ones, T(0));
             tensor<S, D> inside(y.shape(), memory_category::workspace);

@@ -86,6 +86,7 @@ public:
             const double y = double(output_shape(in).size()), all = double(inner_.output_shape(in).size()),
                          out = double(config_.whole.out), size = sizeof(T);
             c.forward += {y, size * (2 * y + out)};
+            c.forward += cast_cost<T, weight_of<T>>(out);
             c.backward_weight += {all, size * all};
             c.parameters += config_.whole.out;
         }
