@@ -1,6 +1,6 @@
 #pragma once
-// Workspace of a parallel loop: a room for each of its threads, taken before the loop begins, so that the peak of memory
-// does not depend on which threads happen to run at the same time.
+// Workspace of a parallel loop: a room for each of its threads, taken before the loop begins, so that the peak of
+// memory does not depend on which threads happen to run at the same time.
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
