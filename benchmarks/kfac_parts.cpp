@@ -245,7 +245,7 @@ int main(int argc, char** argv) {
     app.add_option("--fraction", o.ranks.place.grad_worker_fraction, "gradient workers / ranks")
         ->check(CLI::Range(0.0, 1.0));
     CLI11_PARSE(app, argc, argv);
-    o.kfac.form = o.ranks.form = form == "eigen" ? kfac_form::eigen : kfac_form::inverse;
+    o.kfac.form = form == "eigen" ? kfac_form::eigen : kfac_form::inverse;
     o.kfac.spatial = spatial == "full" ? kfac_spatial::full : kfac_spatial::uncorrelated;
 #if CAIRN_HAS_MPI
     if (started_by_mpi())

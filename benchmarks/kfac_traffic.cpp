@@ -96,7 +96,7 @@ row measure(const std::string& model, kfac_form form, int ranks, int workers, bo
         auto roles = std::make_unique<kfac_work_assignment<float>>();
         const kfac_ranks<counted>* who = nullptr;
         if (ranks > 1) {
-            kfac_ranks_config how{.overlap = false, .form = form};
+            kfac_ranks_config how{.overlap = false};
             how.statistics = sharded ? kfac_statistics::sharded : kfac_statistics::all;
             how.place.grad_worker_fraction = static_cast<double>(workers) / ranks;
             auto several = std::make_unique<kfac_ranks<counted>>(c, how);

@@ -118,7 +118,7 @@ TEST_CASE("kfac on ranks: any placement takes the step of one rank", "[kfac][par
                         for (const bool discover : {true, false}) {
                             INFO(ranks << " ranks, " << workers << " workers");
                             run_ranks(ranks, [&](threads_communicator& c) {
-                                kfac_ranks_config r{.statistics = statistics, .bucket_bytes = 1024, .form = form};
+                                kfac_ranks_config r{.statistics = statistics, .bucket_bytes = 1024};
                                 r.place.grad_worker_fraction = double(workers) / ranks;
                                 r.place.colocate_factors = together;
                                 trained<double> mine(config_of(form),
@@ -144,7 +144,7 @@ TEST_CASE("kfac on ranks: layers may make themselves known several times", "[kfa
 TEST_CASE("kfac on ranks: local statistics are those of the rank that decomposes", "[kfac][parallel]") {
     // With one layer on each of two ranks, each layer's factors come from that rank's half of the batch.
     run_ranks(2, [](threads_communicator& c) {
-        kfac_ranks_config r{.statistics = kfac_statistics::local, .form = kfac_form::eigen};
+        kfac_ranks_config r{.statistics = kfac_statistics::local};
         r.place.grad_worker_fraction = 0.5;
         trained<double> mine(config_of(kfac_form::eigen),
                              std::make_unique<kfac_ranks<threads_communicator, double>>(c, r), c.rank(), 2);
@@ -166,7 +166,7 @@ TEST_CASE("kfac on ranks: local statistics are those of the rank that decomposes
 TEST_CASE("kfac on ranks: a rank looks at and keeps what its place asks for, no more", "[kfac][parallel]") {
     for (const kfac_statistics kind : {kfac_statistics::all, kfac_statistics::sharded, kfac_statistics::local})
         run_ranks(4, [kind](threads_communicator& c) {
-            kfac_ranks_config r{.statistics = kind, .form = kfac_form::eigen};
+            kfac_ranks_config r{.statistics = kind};
             r.place.grad_worker_fraction = 0.5;
             auto made = std::make_unique<kfac_ranks<threads_communicator, double>>(c, r);
             const auto& roles = *made;
@@ -188,7 +188,7 @@ TEST_CASE("kfac on ranks: a rank looks at and keeps what its place asks for, no 
 TEST_CASE("kfac on ranks: a factor that is not finite on one rank is left out by all", "[kfac][parallel]") {
     for (const kfac_statistics statistics : {kfac_statistics::all, kfac_statistics::sharded})
         run_ranks(3, [&](threads_communicator& c) {
-            kfac_ranks_config r{.statistics = statistics, .form = kfac_form::eigen};
+            kfac_ranks_config r{.statistics = statistics};
             trained<double> mine(config_of(kfac_form::eigen),
                                  std::make_unique<kfac_ranks<threads_communicator, double>>(c, r), c.rank(), 3);
             mine.step(c, 0);
@@ -213,7 +213,7 @@ TEST_CASE("kfac on ranks: bytes on the wire are those of the closed forms", "[kf
                 std::int64_t expected = 0;
                 run_ranks(ranks, [&](threads_communicator& world) {
                     counting_communicator<threads_communicator> c(world.split(0, world.rank()));
-                    kfac_ranks_config r{.statistics = statistics, .overlap = false, .form = kfac_form::eigen};
+                    kfac_ranks_config r{.statistics = statistics, .overlap = false};
                     r.place.grad_worker_fraction = double(workers) / ranks;
                     auto roles = std::make_unique<kfac_ranks<counting_communicator<threads_communicator>>>(c, r);
                     const auto& who = *roles;
@@ -254,7 +254,7 @@ TEST_CASE("kfac on ranks: a state goes on with any number of ranks", "[kfac][par
     std::vector<std::pair<std::string, std::int64_t>> counters;
     numbers third;
     run_ranks(3, [&](threads_communicator& world) {
-        kfac_ranks_config r{.statistics = kfac_statistics::sharded, .form = kfac_form::eigen};
+        kfac_ranks_config r{.statistics = kfac_statistics::sharded};
         r.place.grad_worker_fraction = 1.0 / 3;
         trained<double> mine(c, std::make_unique<kfac_ranks<threads_communicator, double>>(world, r), world.rank(), 3);
         mine.step(world, 0), mine.step(world, 1), mine.step(world, 2);
@@ -269,7 +269,7 @@ TEST_CASE("kfac on ranks: a state goes on with any number of ranks", "[kfac][par
     });
     for (const int ranks : {1, 2, 3})
         run_ranks(ranks, [&](threads_communicator& world) {
-            kfac_ranks_config r{.statistics = kfac_statistics::sharded, .form = kfac_form::eigen};
+            kfac_ranks_config r{.statistics = kfac_statistics::sharded};
             std::unique_ptr<kfac_work_assignment<double>> roles = std::make_unique<kfac_work_assignment<double>>();
             if (ranks > 1) roles = std::make_unique<kfac_ranks<threads_communicator, double>>(world, r);
             trained<double> mine(c, std::move(roles), world.rank(), ranks);
@@ -292,7 +292,7 @@ TEST_CASE("kfac on ranks: automatic placement keeps within the memory, and says 
     for (const index_t limit : {index_t{0}, index_t{9000}, index_t{10}}) {
         std::atomic<int> failed{0};
         const auto body = [&](threads_communicator& c) {
-            kfac_ranks_config r{.memory_limit = limit, .form = kfac_form::eigen};
+            kfac_ranks_config r{.memory_limit = limit};
             r.place.grad_worker_fraction = 0;
             auto roles = std::make_unique<kfac_ranks<threads_communicator, double>>(c, r);
             const auto& who = *roles;
@@ -321,10 +321,11 @@ TEST_CASE("kfac on ranks: equal tables have equal predicted decompositions, what
     for (const auto& b : one.k->blocks()) sizes.push_back(b.sizes());
     const kfac_assignment by_time(2, sizes);  // its loads are n³
     for (const auto strategy : {kfac_assignment_strategy::time, kfac_assignment_strategy::memory}) {
-        kfac_ranks_config c{.form = kfac_form::eigen, .inverse_update_interval = 10};
+        kfac_ranks_config c;
         c.place.strategy = strategy;
+        const kfac_config every_tenth{.inverse_update_interval = 10};
         CHECK(kfac_assignment(2, sizes, c.place).layers() == by_time.layers());
-        const auto e = detail::estimate_of(c, one.k->blocks(), 2, 2, {}, numbers(sizes.size()), 1e-3);
+        const auto e = detail::estimate_of(c, every_tenth, one.k->blocks(), 2, 2, {}, numbers(sizes.size()), 1e-3);
         CHECK(e.decompose == Approx(1e-3 * std::ranges::max(by_time.loads()) / 10));
     }
 }
@@ -332,7 +333,7 @@ TEST_CASE("kfac on ranks: equal tables have equal predicted decompositions, what
 TEST_CASE("kfac on ranks: error-bounded traffic stays near the exact step", "[kfac][parallel]") {
     const std::vector<numbers> one = alone<float>(config_of(kfac_form::eigen));
     run_ranks(4, [&](threads_communicator& c) {
-        kfac_ranks_config r{.broadcast_error_bound = 1e-4, .form = kfac_form::eigen};
+        kfac_ranks_config r{.broadcast_error_bound = 1e-4};
         r.place.grad_worker_fraction = 0.5;
         trained<float> mine(config_of(kfac_form::eigen), std::make_unique<kfac_ranks<threads_communicator>>(c, r),
                             c.rank(), 4);
@@ -356,9 +357,8 @@ TEST_CASE("kfac on ranks: compressed sums are near the exact ones by each factor
         net.add("conv", conv<float>({.in = 1, .out = 3, .kernel = 3}));
         net.add("pixels", conv<float>({.in = 3, .out = 2, .kernel = 1}));
         arena<float> weights(net.parameters(), 5);
-        kfac<float> k(
-            weights, config_of(kfac_form::eigen),
-            std::make_unique<kfac_ranks<world>>(c, kfac_ranks_config{.form = kfac_form::eigen}, std::move(method)));
+        kfac<float> k(weights, config_of(kfac_form::eigen),
+                      std::make_unique<kfac_ranks<world>>(c, kfac_ranks_config{}, std::move(method)));
         const auto stream = static_cast<std::uint32_t>(c.rank() + 1);
         tensor<float> dy = trained<float>::drawn({8, 70, 70, 2}, stream);
         for (float& x : dy.span()) x *= 1e-4f;

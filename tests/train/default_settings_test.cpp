@@ -70,7 +70,7 @@ default_values defaults_in_force() {
         add_defaults(all, text, settings);
     };
     read("", read_loss_scale);
-    read("", [](configuration& settings) { detail::read_kfac_ranks(settings, {}); });
+    read("", [](configuration& settings) { detail::read_kfac_ranks(settings); });
     for (const std::string algorithm : {"dladmm", "pdadmm"})
         for (const std::string more : {"", "admm.adaptive_rho='rising'\nadmm.acceleration='anderson'\n",
                                        "admm.adaptive_rho='growing'\nadmm.quantise='qsgd'\n"})

@@ -230,7 +230,7 @@ TEST_CASE("settings: a type that does not fit is named with what is expected", "
 
 TEST_CASE("kfac.memory_limit_mb is in MiB, as every limit of memory") {
     configuration settings = configuration::from_text("kfac.memory_limit_mb = 3\nkfac.grad_worker_fraction = 0\n");
-    CHECK(detail::read_kfac_ranks(settings, {}).how.memory_limit == index_t{3} << 20);
+    CHECK(detail::read_kfac_ranks(settings).how.memory_limit == index_t{3} << 20);
 }
 
 // On a linear network under a squared loss the quadratic model is right: after every step the damping falls.
@@ -258,7 +258,7 @@ TEST_CASE("kfac.compress_bound is the error of sums of factors", "[settings]") {
     const auto error_of = [](const char* bound) {
         configuration settings =
             configuration::from_text(concat("kfac.compress = 'error_bounded'\nkfac.compress_bound = ", bound, "\n"));
-        const reduction_method<cpu> how = detail::hook_of_factors(detail::read_kfac_ranks(settings, {}));
+        const reduction_method<cpu> how = detail::hook_of_factors(detail::read_kfac_ranks(settings));
         double most = 0;
         run_ranks(2, [&](threads_communicator& threads) {
             any_communicator c(threads);

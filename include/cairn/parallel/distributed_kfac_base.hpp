@@ -48,13 +48,13 @@ protected:
     /// Collective. `measure()` gives the link between ranks, and is asked where the fraction of gradient workers has to
     /// be chosen.
     template <Communicator C, class Measure>
-    void put_in_place(C& world, const blocks& all, Measure&& measure) {
+    void put_in_place(C& world, const blocks& all, const kfac_config& k, Measure&& measure) {
         require_equal_layers(world, all);
         std::vector<factor_sizes> sizes;
         for (const kfac_layer<T, D>& b : all) sizes.push_back(b.sizes());
         kfac_assignment_config place = config_.place;
         if (place.grad_worker_fraction == 0)
-            place.grad_worker_fraction = choose_assignment(world, measure(), config_, all, estimates_);
+            place.grad_worker_fraction = choose_assignment(world, measure(), config_, k, all, estimates_);
         place_.emplace(size_, sizes, place);
     }
 

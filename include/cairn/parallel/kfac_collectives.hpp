@@ -30,8 +30,6 @@ struct kfac_ranks_config {
     bool overlap = true;  // sums travel on a thread of their own while backward runs
     double broadcast_error_bound =
         0;  // of the error of decompositions and directions that travel, as a share of the largest value; 0: exact
-    kfac_form form = kfac_form::inverse;
-    std::int64_t inverse_update_interval = 100;
 };
 
 /// Predicted cost of one choice of gradient workers.
@@ -176,15 +174,15 @@ double seconds_to_decompose(index_t n, kfac_form form) {
 }
 
 template <class T, Device D>
-kfac_assignment_estimate estimate_of(const kfac_ranks_config& config, const std::vector<kfac_layer<T, D>>& all,
-                                     int ranks, int m, const exchange_model& link, const std::vector<double>& seconds,
-                                     double per_cube) {
+kfac_assignment_estimate estimate_of(const kfac_ranks_config& config, const kfac_config& k,
+                                     const std::vector<kfac_layer<T, D>>& all, int ranks, int m,
+                                     const exchange_model& link, const std::vector<double>& seconds, double per_cube) {
     kfac_assignment_config c = config.place;
     c.grad_worker_fraction = static_cast<double>(m) / ranks;
     std::vector<factor_sizes> sizes;
     for (const kfac_layer<T, D>& b : all) sizes.push_back(b.sizes());
     const kfac_assignment where(ranks, sizes, c);
-    const double every = static_cast<double>(config.inverse_update_interval), width = sizeof(T);
+    const double every = static_cast<double>(k.inverse_update_interval), width = sizeof(T);
     kfac_assignment_estimate e{.fraction = c.grad_worker_fraction};
     std::vector<double> cubes(static_cast<std::size_t>(ranks)), made(cubes.size()),
         work(static_cast<std::size_t>(where.columns())), sent(work.size());
@@ -194,13 +192,13 @@ kfac_assignment_estimate estimate_of(const kfac_ranks_config& config, const std:
         work[static_cast<std::size_t>(l.column)] += seconds[i];
         sent[static_cast<std::size_t>(l.column)] += width * static_cast<double>(all[i].size());
         const auto add = [&](const running_factor<T, D>& f, int owner) {
-            const index_t full = packed_size(f, config.form), average = f.extents().size();
+            const index_t full = packed_size(f, k.form), average = f.extents().size();
             if (!f.is_diagonal()) cubes[static_cast<std::size_t>(owner)] += std::pow(static_cast<double>(f.size()), 3);
             made[static_cast<std::size_t>(owner)] += width * static_cast<double>(full);
             for (int r = 0; r < ranks; ++r) {
                 index_t& bytes = kept[static_cast<std::size_t>(r)];
                 if (where.is_gradient_worker(i, r))
-                    bytes += static_cast<index_t>(width) * (config.form == kfac_form::eigen ? full : average);
+                    bytes += static_cast<index_t>(width) * (k.form == kfac_form::eigen ? full : average);
                 if (config.statistics == kfac_statistics::all || r == owner)
                     bytes += static_cast<index_t>(width) * average;
             }
@@ -209,11 +207,11 @@ kfac_assignment_estimate estimate_of(const kfac_ranks_config& config, const std:
         for (const kfac_factor<T, D>& f : all[i].g) add(f.statistics, l.g_worker);
     }
     const auto most = [](const auto& v) { return *std::ranges::max_element(v); };
-    const double q = m - 1, k = where.columns() - 1;
+    const double others_of_row = m - 1, others_of_column = where.columns() - 1;
     e.decompose = per_cube * most(cubes) / every;
-    e.share_decompositions = q * (link.alpha + most(made) * link.beta) / every;
+    e.share_decompositions = others_of_row * (link.alpha + most(made) * link.beta) / every;
     e.precondition = most(work);
-    e.share_directions = k * (link.alpha + most(sent) * link.beta);
+    e.share_directions = others_of_column * (link.alpha + most(sent) * link.beta);
     e.bytes = most(kept);
     return e;
 }
@@ -223,17 +221,17 @@ kfac_assignment_estimate estimate_of(const kfac_ranks_config& config, const std:
 /// Collective. The fraction of gradient workers of the least predicted time that fits the memory; `link` is alike on
 /// all ranks.
 template <Communicator C, class T, Device D>
-double choose_assignment(C& world, const exchange_model& link, const kfac_ranks_config& config,
+double choose_assignment(C& world, const exchange_model& link, const kfac_ranks_config& config, const kfac_config& k,
                          const std::vector<kfac_layer<T, D>>& all, std::vector<kfac_assignment_estimate>& estimates) {
     std::vector<double> seconds;  // of preconditioning each block, the slowest rank's
-    for (const kfac_layer<T, D>& b : all) seconds.push_back(detail::seconds_to_precondition(b, config.form));
+    for (const kfac_layer<T, D>& b : all) seconds.push_back(detail::seconds_to_precondition(b, k.form));
     constexpr index_t probe = 128;
-    seconds.push_back(detail::seconds_to_decompose<T, D>(probe, config.form) / std::pow(static_cast<double>(probe), 3));
+    seconds.push_back(detail::seconds_to_decompose<T, D>(probe, k.form) / std::pow(static_cast<double>(probe), 3));
     all_reduce(world, std::span<double>(seconds), {.op = reduction::max, .label = "times of kfac's parts"});
     const double per_cube = seconds.back();
     for (int m = world.size(); m >= 1; --m)
         if (world.size() % m == 0)
-            estimates.push_back(detail::estimate_of(config, all, world.size(), m, link, seconds, per_cube));
+            estimates.push_back(detail::estimate_of(config, k, all, world.size(), m, link, seconds, per_cube));
     const kfac_assignment_estimate* best = nullptr;
     for (const kfac_assignment_estimate& e : estimates)
         if ((config.memory_limit == 0 || e.bytes <= config.memory_limit) && (!best || e.seconds() < best->seconds()))

@@ -78,8 +78,9 @@ public:
                 " of the error of what travels is for the host; on ", D::name, " it must be 0 (exact)");
     }
 
-    void start(blocks& all) override {
-        base::put_in_place(world_, all, [&] { return measure_gathers<D>(world_, *tensors_); });
+    void start(blocks& all, const kfac_config& k) override {
+        form_ = k.form;
+        base::put_in_place(world_, all, k, [&] { return measure_gathers<D>(world_, *tensors_); });
         if (place_->rows() > 1 &&
             place_->columns() > 1) {  // else one of them is all ranks, and the other is not asked for
             column_.emplace(tensors_->split(place_->column_of(rank_), rank_));
@@ -124,8 +125,8 @@ public:
         for (std::size_t r = 0; r < made.size(); ++r) {
             if (r == mine) begin = total;
             for (const factor* f : made[r]) {
-                const index_t values = has_values(f->statistics, config_.form) ? f->statistics.size() : 0;
-                const index_t size = packed_size(f->statistics, config_.form);
+                const index_t values = has_values(f->statistics, form_) ? f->statistics.size() : 0;
+                const index_t size = packed_size(f->statistics, form_);
                 if (size > values) pieces[r].push_back({size - values, false});
                 if (values) pieces[r].push_back({values, true});
                 total += size;
@@ -212,16 +213,16 @@ private:
         return from + n * (n + 1) / 2;
     }
     T* pack(const decomposition<T, D>& d, T* to) const {
-        if (config_.form == kfac_form::inverse && !d.matrix.empty()) return pack_symmetric(d.matrix, to);
+        if (form_ == kfac_form::inverse && !d.matrix.empty()) return pack_symmetric(d.matrix, to);
         return put(d.values, put(d.matrix, to));
     }
     const T* unpack(const T* from, const running_factor<T, D>& f, decomposition<T, D>& d) const {
-        make_room(f, config_.form, d);
-        if (config_.form == kfac_form::inverse && !f.is_diagonal()) return unpack_symmetric(from, d.matrix);
+        make_room(f, form_, d);
+        if (form_ == kfac_form::inverse && !f.is_diagonal()) return unpack_symmetric(from, d.matrix);
         return fetch(fetch(from, d.matrix), d.values);
     }
     void send(const running_factor<T, D>& of, decomposition<T, D>& d, int from) {
-        make_room(of, config_.form, d);
+        make_room(of, form_, d);
         if (!d.matrix.empty()) broadcast(*tensors_, d.matrix.span(), from);
         if (!d.values.empty()) broadcast(*tensors_, d.values.span(), from);
     }
@@ -308,9 +309,10 @@ private:
     }
 
     hook_factory make_hook_;
-    C world_;               // of the host's messages
-    std::optional<C> own_;  // of sums beside backward
-    C* tensors_;            // carries tensors of D
+    kfac_form form_ = kfac_form::inverse;  // of decompositions, from start() on
+    C world_;                              // of the host's messages
+    std::optional<C> own_;                 // of sums beside backward
+    C* tensors_;                           // carries tensors of D
     std::optional<C> column_, row_;
     std::vector<sum_bucket> buckets_;
     std::vector<bool> done_;  // blocks whose sums are complete

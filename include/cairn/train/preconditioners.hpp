@@ -91,8 +91,8 @@ struct kfac_ranks_settings {
     double compress_bound;
 };
 
-inline kfac_ranks_settings read_kfac_ranks(configuration& settings, const kfac_config& k) {
-    kfac_ranks_config c{.form = k.form, .inverse_update_interval = k.inverse_update_interval};
+inline kfac_ranks_settings read_kfac_ranks(configuration& settings) {
+    kfac_ranks_config c;
     const std::string statistics = settings.choice("kfac.statistics", {"all", "sharded", "local"}, "all");
     c.statistics = statistics == "all"       ? kfac_statistics::all
                    : statistics == "sharded" ? kfac_statistics::sharded
@@ -122,10 +122,9 @@ inline void require_fits_one_rank(const kfac_ranks_config& c) {
 }
 
 inline std::unique_ptr<kfac_work_assignment<float>> read_kfac_work_assignment(cpu, configuration& settings,
-                                                                              const kfac_config& k,
                                                                               any_communicator& world,
                                                                               channel<any_communicator>* /*over*/) {
-    const kfac_ranks_settings read = read_kfac_ranks(settings, k);
+    const kfac_ranks_settings read = read_kfac_ranks(settings);
     const kfac_ranks_config& c = read.how;
     if (world.size() == 1) {
         require_fits_one_rank(c);
@@ -141,10 +140,9 @@ inline std::unique_ptr<kfac_work_assignment<float>> read_kfac_work_assignment(cp
 
 template <GridDevice D>
 std::unique_ptr<kfac_work_assignment<float, D>> read_kfac_work_assignment(D, configuration& settings,
-                                                                          const kfac_config& k,
                                                                           any_communicator& /*world*/,
                                                                           channel<any_communicator>* over) {
-    const kfac_ranks_settings read = read_kfac_ranks(settings, k);
+    const kfac_ranks_settings read = read_kfac_ranks(settings);
     if (!over || over->size() == 1) {
         require_fits_one_rank(read.how);
         return std::make_unique<kfac_work_assignment<float, D>>();
@@ -199,9 +197,9 @@ std::unique_ptr<preconditioner<float, D>> make_preconditioner(configuration& set
                                                               channel<any_communicator>* over = nullptr) {
     const std::string kind = settings.get("optimizer.kind", std::string("sgd"));
     if (kind == "kfac") {
-        const kfac_config c = detail::read_kfac_config(settings, optimizer_of_steps<D>(settings));
-        return std::make_unique<kfac<float, D>>(weights, c,
-                                                detail::read_kfac_work_assignment(D{}, settings, c, world, over));
+        kfac_config c = detail::read_kfac_config(settings, optimizer_of_steps<D>(settings));
+        return std::make_unique<kfac<float, D>>(weights, std::move(c),
+                                                detail::read_kfac_work_assignment(D{}, settings, world, over));
     }
     if constexpr (std::same_as<D, cpu>)  // users' are classes of the host
         if (preconditioners::global().contains(kind))

@@ -133,7 +133,7 @@ TEST_CASE("GPU K-FAC on ranks, emulated: any placement takes the host's steps", 
             const kfac_form form = (workers + ranks) % 2 ? kfac_form::eigen : kfac_form::inverse;
             INFO(ranks << " ranks, " << workers << " workers, statistics " << int(statistics));
             run_ranks(ranks, [&, n = ranks, m = workers, with = together](threads_communicator& c) {
-                kfac_ranks_config r{.statistics = statistics, .bucket_bytes = 512, .form = form};
+                kfac_ranks_config r{.statistics = statistics, .bucket_bytes = 512};
                 r.place.grad_worker_fraction = double(m) / n;
                 r.place.colocate_factors = with;
                 spread_ways ways(c);
@@ -165,7 +165,7 @@ TEST_CASE("GPU K-FAC on ranks, emulated: bytes on the wire are those of the clos
                 std::atomic<std::int64_t> sent{0}, summed{0};
                 std::int64_t expected = 0, sums = 0;
                 run_ranks(ranks, [&, n = ranks, m = workers](threads_communicator& c) {
-                    kfac_ranks_config r{.statistics = statistics, .form = form};
+                    kfac_ranks_config r{.statistics = statistics};
                     r.place.grad_worker_fraction = double(m) / n;
                     spread_ways ways(c);
                     spread_kfac<float, emulated_gpu> mine(spread_config(form), ways.roles<float>(r), c.rank(), n);
@@ -199,7 +199,7 @@ TEST_CASE("GPU K-FAC on ranks, emulated: a state goes on with another placement,
     kfac_config config = spread_config(kfac_form::eigen);
     config.inverse_staleness = 1;
     const auto ranks_config = [](double fraction, kfac_statistics statistics) {
-        kfac_ranks_config r{.statistics = statistics, .form = kfac_form::eigen};
+        kfac_ranks_config r{.statistics = statistics};
         r.place.grad_worker_fraction = fraction;
         return r;
     };
@@ -254,7 +254,7 @@ TEST_CASE("GPU K-FAC on ranks, emulated: what fits no ranks or no memory is refu
                                                  {0.0, index_t{10}, "memory_limit of 10 bytes"},
                                                  {0.0, index_t{0}, ""}})
         run_ranks(2, [&, share = fraction, most = limit, what = std::string(words)](threads_communicator& c) {
-            kfac_ranks_config r{.memory_limit = most, .form = kfac_form::eigen};
+            kfac_ranks_config r{.memory_limit = most};
             r.place.grad_worker_fraction = share;
             spread_ways ways(c);
             auto roles = ways.roles<float>(r);

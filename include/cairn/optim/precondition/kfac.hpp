@@ -152,7 +152,7 @@ private:
 
     void start() {
         s_.started = true;
-        s_.roles->start(s_.blocks);
+        s_.roles->start(s_.blocks, s_.config);
         directions_.start();
     }
 

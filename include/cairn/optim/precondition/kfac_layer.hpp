@@ -4,6 +4,7 @@
 
 #include <cairn/core/parameter.hpp>
 #include <cairn/optim/precondition/kfac_assignment.hpp>
+#include <cairn/optim/precondition/kfac_config.hpp>
 #include <cairn/optim/precondition/kronecker.hpp>
 
 #include <cstdint>
@@ -62,8 +63,8 @@ public:
     using blocks = std::vector<kfac_layer<T, D>>;
     virtual ~kfac_work_assignment() = default;
 
-    /// All layers are known, in the order in which backward comes to them.
-    virtual void start(blocks&) {}
+    /// All layers are known, in the order in which backward comes to them; and K-FAC's settings.
+    virtual void start(blocks&, const kfac_config&) {}
     /// Whether rows of this block's side ('a' or 'g') are looked at here, its average is kept, its decomposition made
     /// here.
     virtual bool observes(std::size_t, char) const { return true; }
