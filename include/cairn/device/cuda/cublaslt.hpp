@@ -37,12 +37,8 @@ void check(cublasStatus_t status, const What&... what) {
 
 /// cuBLAS for what cuBLASLt has not: triangular solves (linalg.hpp).
 inline cublasHandle_t triangular_solver() {
-    thread_local cublasHandle_t mine = [] {
-        cublasHandle_t h = nullptr;
-        check(cublasCreate(&h), "starting");
-        check(cublasSetStream(h, cuda::stream()), "choosing a stream");
-        return h;
-    }();
+    thread_local const auto mine = cuda::library_handle<cublasHandle_t>(
+        cublasCreate, cublasSetStream, [](cublasStatus_t s, const char* what) { check(s, what); });
     return mine;
 }
 

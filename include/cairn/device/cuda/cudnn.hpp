@@ -52,13 +52,11 @@ void check(cudnnStatus_t status, const What&... what) {
 
 /// Of the calling thread, on its stream.
 inline cudnnHandle_t handle() {
-    thread_local cudnnHandle_t mine = [] {
+    thread_local const auto mine = [] {
         require(cudnnGetVersion() >= 90000, "cuDNN: version ", cudnnGetVersion(),
                 " is installed, 9.0 (90000) is needed");
-        cudnnHandle_t h = nullptr;
-        check(cudnnCreate(&h), "starting");
-        check(cudnnSetStream(h, cuda::stream()), "choosing a stream");
-        return h;
+        return cuda::library_handle<cudnnHandle_t>(cudnnCreate, cudnnSetStream,
+                                                   [](cudnnStatus_t s, const char* what) { check(s, what); });
     }();
     return mine;
 }

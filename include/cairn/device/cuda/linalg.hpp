@@ -27,12 +27,8 @@ void check(cusolverStatus_t status, const What&... what) {
 }
 
 inline cusolverDnHandle_t solver() {
-    thread_local cusolverDnHandle_t mine = [] {
-        cusolverDnHandle_t h = nullptr;
-        check(cusolverDnCreate(&h), "starting");
-        check(cusolverDnSetStream(h, cuda::stream()), "choosing a stream");
-        return h;
-    }();
+    thread_local const auto mine = cuda::library_handle<cusolverDnHandle_t>(
+        cusolverDnCreate, cusolverDnSetStream, [](cusolverStatus_t s, const char* what) { check(s, what); });
     return mine;
 }
 

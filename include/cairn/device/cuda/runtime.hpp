@@ -133,6 +133,14 @@ struct cuda {
         }();
         return mine;
     }
+    /// A handle of a library of NVIDIA's in that stream. `check(status, what)` throws where a call fails.
+    template <class Handle, class Create, class SetStream, class Check>
+    static Handle library_handle(Create create, SetStream set_stream, Check check) {
+        Handle made = nullptr;
+        check(create(&made), "starting");
+        check(set_stream(made, stream()), "choosing a stream");
+        return made;
+    }
     /// Whether launches of the calling thread are recorded in place of run.
     static bool is_recording() {
         cudaStreamCaptureStatus status{};
