@@ -34,8 +34,10 @@ TEST_CASE("quadratic model: a step is shortened to what it may promise", "[kfac]
         CHECK(-q.value(s) == Approx(most * promised).epsilon(1e-9));
         CHECK(s.alpha * best.mu == Approx(s.mu * best.alpha).margin(1e-12));  // the same direction
         CHECK(std::abs(s.alpha) <= std::abs(best.alpha));
+        CHECK(s.shortened);
     }
     CHECK(q.minimum_within(promised * 1.01).alpha == best.alpha);
+    CHECK_FALSE(q.minimum_within(promised * 1.01).shortened);
     CHECK(quadratic_model{}.minimum_within(0).alpha == 0);
 }
 
@@ -57,10 +59,14 @@ TEST_CASE("quadratic step: on a quadratic loss the model is the loss", "[kfac]")
     linear_regression problem({.in = 6, .out = 3}, 32);
     kfac<float> curvature(problem.weights, {.factor_update_interval = 1, .inverse_update_interval = 1, .kl_clip = 0});
     quadratic_step size(problem.weights, curvature, {.lambda = 1e-6, .every = 0});
+    std::int64_t shortened = 0;
     for (int step = 0; step < 4; ++step) {
         const double before = problem.backward(&curvature), expected = problem.take(size, before);
         CHECK(problem.loss() - before == Approx(expected).epsilon(0.02).margin(1e-5));
+        shortened += expected <= -0.2499 * before;  // to what a step may promise, a quarter
+        CHECK(curvature.guards()[0] == std::pair{std::string("shortened_steps"), shortened});
     }
+    CHECK((shortened > 0 && shortened < 4));
     problem.backward(nullptr);  // at the minimum after a few steps: no gradient is left
     CHECK(norm(problem.weights.grads()) < 1e-2);
 }

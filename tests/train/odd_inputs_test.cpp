@@ -51,13 +51,15 @@ TEST_CASE("odd inputs: the record says what K-FAC preconditions, and how often i
         return nlohmann::json::parse(in);
     };
     const nlohmann::json clipped = record_of("clipped", {"kfac.step_size=clip", "kfac.kl_clip=1e-9"}),
-                         skipped = record_of("skipped", {"kfac.skip=[\"fc1\"]"});
+                         skipped = record_of("skipped", {"kfac.skip=[\"fc1\"]"}),
+                         promising = record_of("promising", {"kfac.step_size=quadratic_model", "kfac.damping=1e-4"});
     CHECK(clipped["result"]["guards"] == nlohmann::json({{"shortened_steps", 20},
                                                          {"rejected_statistics", 0},
                                                          {"retried_decompositions", 0},
                                                          {"kept_decompositions", 0}}));
     CHECK(clipped["preconditions"] == "kfac preconditions 103 of 103 parameters, those of 2 layers");
     CHECK(skipped["result"]["guards"]["shortened_steps"] == 0);
+    CHECK(promising["result"]["guards"]["shortened_steps"] > 0);
     CHECK(skipped["preconditions"] == "kfac preconditions 18 of 103 parameters, those of 1 layer");
 }
 

@@ -123,6 +123,8 @@ public:
     /// γ from now on; the inverse form has it from its next decomposition on.
     void set_damping(double damping) { s_.config.damping = damping; }
     std::int64_t& steps() { return s_.steps; }
+    /// Counts a step that who decides its length made shorter than its model asks for.
+    void step_is_shortened() { ++shortened_; }
     /// Batches of a factor's statistics that were dropped because they were not finite.
     std::int64_t rejected() const { return factors_.rejected(); }
 
@@ -162,6 +164,7 @@ private:
     kfac_directions<T, D> directions_{s_};
     std::vector<bool> wanted_;  // of each parameter
     bool taking_ = false, discovering_ = false, last_ = false;
+    std::int64_t shortened_ = 0;
 };
 
 template <class T, Device D>
@@ -234,10 +237,10 @@ std::string kfac<T, D>::scope() const {
 
 template <class T, Device D>
 std::vector<std::pair<std::string, std::int64_t>> kfac<T, D>::guards() const {
-    return {{"shortened_steps", directions_.shortened()},     // by kl_clip or norm_limit
-            {"rejected_statistics", rejected()},              // not finite, left out of the averages
-            {"retried_decompositions", inverses_.retried()},  // with more damping, or in double
-            {"kept_decompositions", inverses_.kept_old()}};   // failed; the ones before stayed in use
+    return {{"shortened_steps", directions_.shortened() + shortened_},  // by kl_clip, norm_limit, the quadratic model
+            {"rejected_statistics", rejected()},                        // not finite, left out of the averages
+            {"retried_decompositions", inverses_.retried()},            // with more damping, or in double
+            {"kept_decompositions", inverses_.kept_old()}};             // failed; the ones before stayed in use
 }
 
 template <class T, Device D>

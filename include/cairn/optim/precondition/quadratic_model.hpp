@@ -23,6 +23,7 @@ struct quadratic_model {
 
     struct step {
         double alpha = 0, mu = 0;
+        bool shortened = false;  // to what it may promise
     };
 
     double value(step s) const {
@@ -42,7 +43,7 @@ struct quadratic_model {
         const double promised = -value(s);
         if (!(promised > most)) return s;
         const double c = 1 - std::sqrt(1 - most / promised);
-        return {c * s.alpha, c * s.mu};
+        return {c * s.alpha, c * s.mu, true};
     }
 };
 

@@ -98,6 +98,7 @@ public:
         const quadratic_model q{in.g_d, in.g_p, curved[0] + lambda * in.d_d, curved[1] + lambda * in.d_p,
                                 curved[2] + lambda * in.p_p};
         const quadratic_model::step s = q.minimum_within(0.25 * loss_before);
+        if (s.shortened) curvature_.step_is_shortened();
         for_each(functors::quadratic_move{static_cast<float>(s.alpha), static_cast<float>(s.mu)}, values, kept,
                  direction, previous_);
         const double expected = q.value(s);
