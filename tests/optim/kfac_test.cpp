@@ -581,9 +581,9 @@ TEST_CASE("kfac: statistics of a sample of the rows are those rows' statistics",
 
 TEST_CASE("kfac: statistics are of as many positions as factors need, of the first batch of all", "[kfac]") {
     CHECK(position_stride({}, 0, 1024, 16) == 1);
-    CHECK(position_stride({}, 128, 1024, 145) == 225);  // of 131072 rows 582, four for each dimension
-    CHECK(position_stride({}, 128, 64, 577) == 3);
-    CHECK(position_stride({}, 32, 128, 512) == 2);
+    CHECK(position_stride({}, 128, 1024, 145) == 451);  // of 131072 rows 290, two for each dimension
+    CHECK(position_stride({}, 128, 64, 577) == 7);
+    CHECK(position_stride({}, 32, 128, 512) == 4);
     CHECK(position_stride({}, 16, 64, 577) == 1);
     CHECK(position_stride({}, 1024, 1, 10) == 1);
     CHECK(position_stride({}, 4096, 4, 10) == 4);

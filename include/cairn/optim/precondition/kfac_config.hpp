@@ -39,7 +39,7 @@ struct kfac_config {
     // Rows that statistics are made of. Positions 0: of the first batch all of them, and of others so many that a batch
     // has about `rows_per_dimension` rows for each dimension of a layer's larger factor, or all that it has.
     sample_strides sample = {.positions = 0};
-    index_t rows_per_dimension = 4;
+    index_t rows_per_dimension = 2;
     // Of a factor; larger ones are diagonal, and where one is of a kernel's points, these are taken as uncorrelated.
     index_t max_size = 2048;
     std::vector<std::string> skip = {};  // parts of names of weights that are left alone
