@@ -3,16 +3,20 @@
 
 #include "train/on_cpu.hpp"
 #include "train/on_cuda.hpp"
+#include "train/simulate.hpp"
 
 #include <cairn/comm/checked_communicator.hpp>
 #include <cairn/comm/collectives/selection.hpp>
 #include <cairn/comm/mpi.hpp>
 #include <cairn/comm/require_equal.hpp>
+#include <cairn/comm/threads.hpp>
 #include <cairn/core/parallel.hpp>
+#include <cairn/core/phantom_rank.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/metrics_log.hpp>
+#include <cairn/train/plan.hpp>
 #include <cairn/train/process.hpp>
 
 #include <CLI/CLI.hpp>
@@ -109,6 +113,23 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
 #endif
 }
 
+// What `ranks` ranks would hold and do, as threads whose tensors are never touched. Does it fit into this machine?
+void print_plan(const cairn::configuration& settings, const cairn::session_options& options, int ranks) {
+    std::vector<nlohmann::json> needs(static_cast<std::size_t>(std::max(1, ranks)));
+    const cairn::index_t limit = cairn::memory_pool::host().limit();
+    cairn::thread_ranks threads;
+    threads.kernel_threads = cairn::threads();
+    cairn::run_ranks(static_cast<int>(needs.size()), threads, [&](cairn::threads_communicator& world) {
+        cairn::counted_machine machine;
+        const cairn::phantom_rank here(machine);
+        const int rank = world.rank();
+        needs[static_cast<std::size_t>(rank)] = run_session(settings, options, world.split(0, rank), 0, false, true);
+    });
+    if (std::getenv("CAIRN_PLAN_JSON"))
+        for (const auto& n : needs) std::cout << n.dump() << '\n';
+    std::cout << cairn::describe_needs(needs, limit / static_cast<cairn::index_t>(needs.size()));
+}
+
 // Ranks leave together: where one cannot read its command line, or was asked for help alone, the others would wait.
 // Returns whether all go on; a rank that leaves has printed why.
 bool all_go_on(cairn::any_communicator& world, bool mine) {
@@ -125,10 +146,10 @@ bool all_go_on(cairn::any_communicator& world, bool mine) {
 
 int run(int argc, char** argv, cairn::any_communicator world, int local_rank, int local_ranks) {
     CLI::App app{"Trains the network of a workload file and leaves a directory with its record."};
-    std::string workload, data;
+    std::string workload, data, machine_file;
     std::vector<std::string> sets;
     cairn::session_options options;
-    int threads = 0;
+    int threads = 0, ranks = 0;
     bool throughput = false, profile = false, plan = false;
     app.add_option("workload", workload, "TOML file; those of Cairn are in benchmarks/workloads");
     app.add_option("--set", sets, "section.key=value, over the file")->allow_extra_args(false)->take_all();
@@ -138,10 +159,17 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     app.add_option("--threads", threads,
                    "threads of the kernels, of each rank (default: cores / ranks of this machine)");
     app.add_option("--resume", options.resume, "go on with the run in this directory");
-    app.add_flag("--throughput", throughput, "train on generated data and print samples/s");
+    CLI::Option* const timed = app.add_flag("--throughput", throughput, "train on generated data and print samples/s");
+    app.add_option("--kernels", options.kernels, "of --throughput: seconds of each kernel and shape, as JSON")
+        ->needs(timed);
     app.add_flag("--profile", profile, "the same, with a table of the layers, or of a pipeline's stages");
-    app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing")
-        ->excludes("--throughput", "--profile", "--resume");
+    CLI::Option* const asks_for_plan =
+        app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing")
+            ->excludes("--throughput", "--profile", "--resume");
+    app.add_option("--simulate", machine_file, "training steps on a machine described by this TOML file")
+        ->excludes(asks_for_plan)
+        ->excludes("--profile", "--resume", "--kernels");
+    app.add_option("--ranks", ranks, "of --plan and --simulate, without mpirun: so many ranks (default: 1)");
     int status = 0;
     bool reads = true;
     try {
@@ -171,7 +199,11 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     cairn::configuration settings = cairn::configuration::from_file(source);
     for (const std::string& assignment : sets) settings.set(assignment);
     if (!data.empty()) settings.set_text("data.path", data);
-    options.generated = throughput || profile;
+    const bool simulates = !machine_file.empty();
+    cairn::require(!simulates || world.size() == 1, "--simulate makes its own ranks: start it without mpirun");
+    cairn::require(app.count("--ranks") == 0 || (ranks >= 1 && (simulates || plan)), "--ranks ", ranks,
+                   ": a number from 1, of --plan and --simulate; real ranks are mpirun's, or srun's");
+    options.generated = throughput || profile || simulates || (plan && world.size() == 1);
     cairn::require_equal(
         world, cairn::concat(options.max_steps, ' ', throughput, ' ', profile, ' ', plan, ' ', options.resume.empty()),
         "--steps, --throughput, --profile, --plan or --resume");
@@ -188,7 +220,15 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         std::cerr << "warning: " << trouble << '\n';
 
     const bool is_root = world.rank() == 0;
+    if (plan && world.size() == 1) return print_plan(settings, options, ranks), require_printed(), 0;
     const cairn::interrupt_guard guard(is_root);
+    if (simulates) {
+        const auto result = simulate(machine_file, std::max(1, ranks), [&](cairn::any_communicator simulated) {
+            return run_session(settings, options, std::move(simulated), 0, false, false);
+        });
+        std::cout << cairn::detail::printable(result) << std::endl;
+        return require_printed(), 0;
+    }
     const auto result = run_session(std::move(settings), options, std::move(world), local_rank, profile, plan);
     if (!is_root) return 0;
     if (plan) return require_printed(), 0;

@@ -12,5 +12,6 @@ nlohmann::json run_on_cpu(cairn::configuration settings, const cairn::session_op
     if (!plan) return options.generated ? session.throughput(options.max_steps, profile) : session.train();
     const std::string text = session.plan();
     if (session.world().rank() == 0) std::cout << text << std::flush;
-    return {};
+    if (!cairn::on_phantom_rank()) return {};
+    return session.needs(options.max_steps < 0 ? 3 : options.max_steps);
 }

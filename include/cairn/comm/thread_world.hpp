@@ -5,6 +5,7 @@
 // isend returns at once all the same. Matching happens under one lock, copying outside of it.
 
 #include <cairn/comm/rank_state.hpp>
+#include <cairn/core/tensor.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -42,7 +43,8 @@ struct transfer {
     bool sends = false;
     std::atomic<int> now{pending};
     std::string failure;            // set before `done`
-    std::vector<std::byte> copied;  // the data of a send that is complete already
+    bool left = false;              // of a send that is complete already …
+    std::vector<std::byte> copied;  // … its data
 
     std::string text() const { return text_of_transfer(sends, bytes, peer, tag); }
 };
@@ -70,7 +72,7 @@ public:
             const pointer other = others.front();
             others.pop_front();
             t->now = other->now = transfer::copying;
-            if (!other->copied.empty()) ranks_[static_cast<std::size_t>(to)].held -= other->copied.size();
+            if (other->left) ranks_[static_cast<std::size_t>(to)].held -= other->bytes;
             lock.unlock();
             deliver(t->sends ? *t : *other, t->sends ? *other : *t);
             lock.lock();
@@ -82,9 +84,13 @@ public:
         if (t->sends && t->bytes > 0 && held + t->bytes <= static_cast<std::size_t>(options_.mailbox_bytes)) {
             held += t->bytes;
             const auto left = std::make_shared<transfer>();
+            left->left = true;
             left->owner = t->owner, left->peer = t->peer, left->tag = t->tag, left->sends = true;
-            left->copied.assign(t->data, t->data + t->bytes);
-            left->data = left->copied.data();
+            left->data = t->data;
+            if (!phantom_range::holds(t->data)) {
+                left->copied.assign(t->data, t->data + t->bytes);
+                left->data = left->copied.data();
+            }
             left->bytes = t->bytes;
             c.sends.push_back(left);
             t->now = transfer::done;
@@ -173,7 +179,7 @@ private:
                                                " with tag ", from.tag, ", which expects ", to.bytes);
             return;
         }
-        if (from.bytes) std::memcpy(to.data, from.data, from.bytes);
+        cpu::copy_within(to.data, from.data, static_cast<index_t>(from.bytes));
     }
 
     /// The first failure is the one that counts.

@@ -111,9 +111,11 @@ void parallel_tasks(index_t n, Body&& body) {
     });
 }
 
-/// add(total, part) of each part = partial(begin, end) of [0, n), in order: the same bits on any thread count.
+/// add(total, part) of each part = partial(begin, end) of [0, n), in order: the same bits on any thread count. On a
+/// phantom rank there are no parts.
 template <class Total, class Partial, class Add>
 Total parallel_fold(index_t n, index_t grain, Total total, Partial&& partial, Add&& add) {
+    if (on_phantom_rank()) return total;
     grain = std::max<index_t>(grain, 1);
     std::vector<Total> parts(static_cast<std::size_t>(n > 0 ? (n + grain - 1) / grain : 0));
     parallel_chunks(n, grain, [&](index_t chunk, index_t begin, index_t end) {

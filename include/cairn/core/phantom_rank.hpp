@@ -76,18 +76,22 @@ private:
 class counted_machine : public phantom_machine {
 public:
     struct sum {
-        std::int64_t calls = 0;
-        double flops = 0, bytes = 0;
-        sum& operator+=(const kernel_work& w) {
-            ++calls, flops += w.flops, bytes += w.bytes;
+        double calls = 0, flops = 0, bytes = 0;
+        sum& operator+=(const sum& other) {
+            calls += other.calls, flops += other.flops, bytes += other.bytes;
+            return *this;
+        }
+        sum& operator-=(const sum& other) {
+            calls -= other.calls, flops -= other.flops, bytes -= other.bytes;
             return *this;
         }
     };
 
     double now() override { return seconds_; }
     void charge(const kernel_work& work) override {
-        total_ += work;
-        kinds_[work.kind] += work;
+        const sum one{1, work.flops, work.bytes};
+        total_ += one;
+        kinds_[work.kind] += one;
     }
     void pass(double seconds) override { seconds_ += seconds; }
     std::unique_ptr<job_queue> start_queue() override { return std::make_unique<at_once>(); }

@@ -77,7 +77,7 @@ public:
             position_ = {position_.epoch + 1, 0};
             return std::nullopt;
         }
-        std::optional<batch> out = config_.workers ? next_made() : next_here();
+        std::optional<batch> out = config_.workers && !on_phantom_rank() ? next_made() : next_here();
         ++position_.batch;
         const std::scoped_lock lock(mutex_);
         ++stats_.batches;
@@ -220,6 +220,7 @@ private:
         plan(j, position_);
         std::mutex failures;
         const trace_scope scope("loader", "make batch", "data");
+        if (on_phantom_rank()) j.kept.assign(j.kept.size(), 1);
         // A few hundred kilobytes are copied sooner than threads are woken.
         const index_t n = j.size(), most = batch_shape().size();
         parallel_for(n, most < (1 << 18) ? n : piece(), [&](index_t first, index_t last) {
@@ -308,6 +309,7 @@ private:
         stop_ = false;
         dead_ = nullptr;
         next_planned_ = position_.batch < order_.batches() ? position_ : cursor{position_.epoch + 1, 0};
+        if (on_phantom_rank()) return;  // nothing is read
         try {
             for (int i = 0; i < config_.workers; ++i) workers_.emplace_back(in_pool_of_caller([this] { work(); }));
         } catch (const std::system_error& e) {

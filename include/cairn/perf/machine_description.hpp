@@ -56,6 +56,7 @@ struct machine_description {
     int threads = 1;              // cores that a rank's kernels keep busy; the rates below are theirs
     int hosts_per_processor = 1;  // more than 1: hosts that share its cores, as network namespaces of one machine do
     index_t memory = 0;           // bytes of a host; 0: no limit
+    double gap = 0;               // seconds of a rank between two kernels, in none of them
     std::map<std::pair<std::string, std::string>, kernel_rate> kernels;  // by kind and format; "any": of all others
     std::optional<kernel_rate> other;                                    // of kinds that are not in the table
     link_model between, inside;  // one way, between neighbouring hosts and between ranks of one host
@@ -66,14 +67,14 @@ struct machine_description {
     int most_ranks() const { return hosts * ranks_per_host; }
     int host_of(int rank) const { return rank / ranks_per_host; }
 
-    /// Throws naming a kernel without a rate.
+    /// Of a kernel and the gap before it. Throws naming a kernel without a rate.
     double seconds(const kernel_work& work) const {
         for (const char* format : {work.format, "any"})
             if (const auto rate = kernels.find({work.kind, format}); rate != kernels.end())
-                return rate->second.seconds(work);
+                return gap + rate->second.seconds(work);
         require(other.has_value(), "machine ", name, ": no rate for the kernel '", work.kind, "' in format '",
                 work.format, "'; measure it, or give [kernels.other] for all that is not in the table");
-        return other->seconds(work);
+        return gap + other->seconds(work);
     }
 
     /// Throws naming what cannot be, and what it may have been meant to be.
@@ -87,6 +88,7 @@ struct machine_description {
         if (other) check("other", *other);
         check("between", between);
         check("inside", inside);
+        if (gap >= too_slow) wrong("gap = ", gap, " seconds between kernels: were they ms or µs?");
         if (message >= too_slow) wrong("message = ", message, " seconds: were they ms or µs?");
         if (topology.hop >= too_slow) wrong("hop = ", topology.hop, " seconds: were they ms or µs?");
         check_topology();

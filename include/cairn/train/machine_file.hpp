@@ -11,6 +11,7 @@
 //   threads = 32                      # cores that a rank's kernels keep busy
 //   share_processor = 1               # hosts that share one processor
 //   memory = 256_000_000_000          # of a host; left out: no limit
+//   gap = 1e-6                        # of a rank between two kernels, in none of them
 //   [network]
 //   between = [[0, 1.5e-6], [1_000_000, 85e-6]]   # bytes and seconds of a message between neighbouring hosts, one way
 //   inside = [[0, 4e-7], [1_000_000, 1e-4]]       # between ranks of one host
@@ -87,6 +88,7 @@ inline machine_description machine_in(configuration c) {
     hosts("threads", m.threads, counted);
     hosts("share_processor", m.hosts_per_processor, counted);
     hosts("memory", m.memory, at_least(0));
+    hosts("gap", m.gap, at_least(0));
     using topology = network_topology::kind;
     network("topology", m.topology.joined,
             {{"star", topology::star}, {"torus", topology::torus}, {"fat tree", topology::fat_tree}});

@@ -25,37 +25,15 @@
 
 #include <cairn/train/builder.hpp>
 #include <cairn/train/loop.hpp>
+#include <cairn/train/plan.hpp>
 #include <cairn/train/throughput.hpp>
 
-#include <iomanip>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 
 namespace cairn {
-
-/// Collective: what each rank would hold and do.
-template <Device D, class T>
-std::string describe_plan(run_parts<D, T>& run) {
-    std::string text = run.mesh.grid.describe();
-    if (run.model.plan) return text + describe(*run.model.plan, static_cast<int>(run.task.micro_batches));
-    const index_t here = shard_of(run.task.batch, run.mesh.axes.data, run.mesh.grid.coordinate("data")).count,
-                  samples = shard_of(here, static_cast<int>(run.task.micro_batches), 0).count;
-    double saved = 0;
-    for (const planned_unit& u :
-         planned_units(run.model.layers.front(), run.model.over.batch_here(samples, run.task.data.sample)))
-        saved += u.saved_bytes;
-    std::ostringstream mine;
-    mine << std::fixed << std::setprecision(1) << run.model.weights->values().size() << " of " << run.model.parameters
-         << " parameters, with gradients " << 2.0 * static_cast<double>(run.model.weights->values().bytes()) / (1 << 20)
-         << " MiB, saved for backward at most " << saved / (1 << 20) << " MiB without recomputation\n";
-    const std::vector<std::string> all = all_gather_text(run.world, mine.str());
-    text += "no pipeline\n";
-    for (std::size_t r = 0; r < all.size(); ++r) text += concat("  rank ", r, ": ", all[r]);
-    return text;
-}
 
 /// A run with its network on device D, whose layers compute in T (train/trainer.hpp).
 template <Device D = cpu, class T = float>
@@ -79,6 +57,8 @@ public:
 
     /// Collective: what each rank would hold and do, as text; trains nothing.
     std::string plan() const { return describe_plan(*run_); }
+    /// Collective, on phantom ranks: what `steps` training steps take (plan.hpp).
+    nlohmann::json needs(std::int64_t steps) { return needs_of_steps(*run_, steps); }
     const any_communicator& world() const { return run_->world; }
     /// Of packed activations; empty where they are kept.
     audit_report audit() const { return run_->update.activations ? run_->update.activations->last() : audit_report{}; }

@@ -3,6 +3,7 @@
 // stages of a pipeline (--profile).
 
 #include <cairn/perf/machine.hpp>
+#include <cairn/train/measured_kernels.hpp>
 #include <cairn/train/pipeline_profile.hpp>
 #include <cairn/train/process.hpp>
 #include <cairn/train/profile.hpp>
@@ -17,6 +18,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <vector>
 
 namespace cairn {
@@ -41,8 +43,10 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
     require(b.has_value(), "throughput: no batch");
     choose_kernels_of_ranks(run);
     const stopwatch warming;
-    for (int i = 0; i < throughput_warm_up; ++i) run.update.trainer->step({*b, run.task.micro_batches});
-    const double estimate = broadcast_from_root(run.world, warming.seconds() / throughput_warm_up);
+    const int warm_up = on_phantom_rank() ? 1 : throughput_warm_up;  // there is nothing to warm
+    for (int i = 0; i < warm_up; ++i) run.update.trainer->step({*b, run.task.micro_batches});
+    const double estimate = broadcast_from_root(run.world, warming.seconds() / warm_up);
+    if (steps < 0 && on_phantom_rank()) steps = 2;  // one is like the other
     if (steps < 0) steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(throughput_seconds / estimate), 5, 2000);
     D::memory().reset_peaks();
     run.update.trainer->take_saved_after_forward();
@@ -51,16 +55,21 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
     trace::global().enable(traced);
     timed_steps all;
     progress_line line(run.is_root());
+    std::optional<measured_kernels> kernels;
+    if (!run.task.options.kernels.empty()) kernels.emplace();
+    std::vector<double> seconds;
     for (std::int64_t i = 0; i < steps; ++i) {
         const stopwatch watch;
         const step_result done = run.update.trainer->step({*b, run.task.micro_batches}, interrupt_guard::requested());
         all.skipped += done.skipped;
-        all.rates.push_back(static_cast<double>(done.samples) / watch.seconds());
+        seconds.push_back(watch.seconds());
+        all.rates.push_back(static_cast<double>(done.samples) / seconds.back());
         line.show(i + 1, steps, concat("step ", i + 1, " of ", steps));
         if (done.stop) break;
     }
     trace::global().enable(false);
     line.print("");
+    if (kernels && run.is_root()) write_kernels(run.task.options.kernels, *kernels, median(seconds), steps, threads());
     return all;
 }
 
@@ -107,10 +116,12 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
     print_why_not_recorded(run);
     run.model.memory_limit.reset();  // what follows is beyond it, and after the memory was read
     double peak_flops = 0, peak_bytes = 0;
-    if constexpr (on_host) {
-        peak_flops = 1e9 * perf::measured_matrix_peak<T>().gflops;
-        peak_bytes = 1e9 * perf::measured_bandwidth();
-    }
+    const bool has_ceilings = on_host && !on_phantom_rank();
+    if constexpr (on_host)
+        if (has_ceilings) {
+            peak_flops = 1e9 * perf::measured_matrix_peak<T>().gflops;
+            peak_bytes = 1e9 * perf::measured_bandwidth();
+        }
     const double rate = median(rates), flops = run.model.training_flops;
     if (stages)
         print_profile(std::cout, *stages);
@@ -121,13 +132,14 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
                 run.task.name.c_str(), run.task.batch, run.processors().c_str(), rate, rates.size(),
                 *std::min_element(rates.begin(), rates.end()), *std::max_element(rates.begin(), rates.end()));
     std::printf("%.1f effective GFLOP/s", rate * flops / 1e9);
-    if (on_host)
+    if (has_ceilings)
         std::printf(" = %.1f %% of the measured matrix peak of %.0f GFLOP/s", 100 * rate * flops / peak_flops,
                     peak_flops / 1e9);
     std::printf("\n");
     for (const auto& [use, bytes] : memory.items())
         std::printf("peak %-14s %9.1f MiB\n", use.c_str(), bytes.template get<double>() / (1 << 20));
-    std::printf("peak %-14s %9.1f MiB\n", "of the process", static_cast<double>(resident) / (1 << 20));
+    if (!on_phantom_rank())
+        std::printf("peak %-14s %9.1f MiB\n", "of the process", static_cast<double>(resident) / (1 << 20));
     nlohmann::json communication;
     if (run.replicas.ranks)
         communication = detail::communication_of(*run.replicas.ranks, static_cast<double>(rates.size()));
@@ -137,7 +149,7 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
             {"loss_scale", run.model.scaler ? nlohmann::json(run.model.scaler->scale()) : nlohmann::json()},
             {"communication", communication},
             {"samples_per_s", rate},
-            {"peak_bytes", resident},
+            {"peak_bytes", on_phantom_rank() ? pool_peak : resident},
             {"batch", run.task.batch},
             {"threads", threads()},
             {"steps", rates.size()},
@@ -145,7 +157,7 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
             {"flops_per_sample", flops},
             {"device", D::name},
             {"recorded_steps", run.update.trainer->recorder().launched()},
-            {"share_of_matrix_peak", on_host ? nlohmann::json(rate * flops / peak_flops) : nlohmann::json()},
+            {"share_of_matrix_peak", has_ceilings ? nlohmann::json(rate * flops / peak_flops) : nlohmann::json()},
             {"pool_peak_bytes", pool_peak},
             {"predicted_peak_bytes", detail::predicted_peak(run)},
             {"memory", memory},

@@ -16,7 +16,7 @@
 // pool, for the time of the call. Bytes: each tensor once, by design.
 
 #include <cairn/core/compiled.hpp>
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/device/cpu/conv_check.hpp>
@@ -213,12 +213,19 @@ algorithm choose(conv_phase phase, const conv_geometry& g, const operands<T, R>&
     return list[choice];
 }
 
-/// W: of the weights, or of their gradient.
+/// Its announcement, with `added` numbers of a bias or its gradient; W: of the weights, or of their gradient.
 template <class T, class W = T>
-void count(const conv_geometry& g, index_t extra) {
-    flop_counter::count(g.flops() + static_cast<double>(extra),
-                        sizeof(T) * static_cast<double>(g.x_elements() + g.y_elements()) +
-                            sizeof(W) * static_cast<double>(g.w_elements()));
+kernel_call call_of(conv_phase phase, const conv_geometry& g, index_t added, double added_bytes = 0) {
+    return kernel_call(
+        phase == conv_phase::forward          ? "convolution forward"
+        : phase == conv_phase::backward_input ? "convolution backward input"
+                                              : "convolution backward weight",
+        format_name<T>, g.flops() + static_cast<double>(added),
+        sizeof(T) * static_cast<double>(g.x_elements() + g.y_elements()) +
+            sizeof(W) * static_cast<double>(g.w_elements()) + added_bytes,
+        {g.n, g.in[0], g.in[1], g.in[2], g.out[0] * g.out[1] * g.out[2], g.c_in, g.c_out, g.kernel[0], g.kernel[1],
+         g.kernel[2], g.stride[0], g.stride[1], g.stride[2], g.pad[0] + 16 * g.pad[1] + 256 * g.pad[2],
+         g.dilation[0] + 16 * g.dilation[1] + 256 * g.dilation[2], g.groups});
 }
 
 /// sum[c] += Σ rows of a (rows × columns), in an order that depends on the sizes alone.
@@ -231,7 +238,7 @@ void add_column_sums(index_t rows, index_t columns, const T* a, S* sum) {
         for (index_t r = begin; r < end; ++r)
             for (index_t c = 0; c < columns; ++c) part[c] += a[r * columns + c];
     });
-    for (index_t chunk = 0; chunk < chunks; ++chunk)
+    for (index_t chunk = 0; chunk < chunks && !on_phantom_rank(); ++chunk)
         for (index_t c = 0; c < columns; ++c) sum[c] += parts[chunk * columns + c];
 }
 
@@ -242,9 +249,9 @@ template <class T>
 void conv_forward(cpu, const conv_geometry& g, const T* x, const T* w, const T* bias, T* y) {
     check(g);
     if (g.n == 0) return;
+    const kernel_call call = conv_detail::call_of<T>(conv_phase::forward, g, bias ? g.y_elements() : 0);
     const conv_detail::operands<T> o{x, w, bias, y};
     conv_detail::run(conv_detail::choose(conv_phase::forward, g, o), conv_phase::forward, g, o);
-    conv_detail::count<T>(g, bias ? g.y_elements() : 0);
 }
 
 /// dx (n, in…, c_in) = gradient of <dy, x * w> with respect to x; with a bias (c_in, or null) added, as a transposed
@@ -260,10 +267,10 @@ void conv_backward_input(cpu, const conv_geometry& g, const T* dy, const T* w, T
     const auto add_bias = [&](const auto* sum) {
         detail::finish_rows(g.n * g.in_points(), g.c_in, sum, g.c_in, dx, g.c_in, bias, activation::none,
                             static_cast<const T*>(nullptr));
-        const double n = static_cast<double>(g.x_elements());
-        flop_counter::count(n, sizeof(T) * (2 * n + static_cast<double>(g.c_in)));
     };
-    conv_detail::count<T>(g, 0);
+    const kernel_call call =
+        conv_detail::call_of<T>(conv_phase::backward_input, g, bias ? g.x_elements() : 0,
+                                bias ? sizeof(T) * static_cast<double>(2 * g.x_elements() + g.c_in) : 0);
     if constexpr (std::is_same_v<T, bfloat16>) {
         if (!bias) return run(dy, w, dx);
         tensor<float> sum({g.x_elements()}, memory_category::workspace);
@@ -282,10 +289,10 @@ template <class T, class W>
 void conv_backward_weight(cpu, const conv_geometry& g, const T* x, const T* dy, W* dw, std::type_identity_t<W>* db) {
     check(g);
     if (g.n == 0) return;
+    const kernel_call call = conv_detail::call_of<T, W>(conv_phase::backward_weight, g, db ? g.y_elements() : 0);
     const conv_detail::operands<T, W> o{x, dy, nullptr, dw};
     conv_detail::run(conv_detail::choose(conv_phase::backward_weight, g, o), conv_phase::backward_weight, g, o);
     if (db) conv_detail::add_column_sums(g.n * g.out_points(), g.c_out, dy, db);
-    conv_detail::count<T, W>(g, db ? g.y_elements() : 0);
 }
 
 #define CAIRN_COMPILED_CONV(part, T)                                                                                 \

@@ -95,33 +95,29 @@ public:
           spare_(spare),
           direct_(spare == 0 && low_ >= 0 && low_ + width_ <= source.size[2] && source.used == source.channels) {}
 
-    /// Moves to another block; copies its rows unless they can be read in place.
-    void load(const row_block& block) {
-        const auto planes = source_planes(block);
-        first_plane_ = planes[0];
-        const lattice& l = l_[1];
-        low_row_ = high_row_ = 0;
-        if (!l.taps.empty()) {
-            low_row_ = std::clamp<index_t>(block.row_begin * l.source_step + l.taps.front().offset, 0, source_.size[1]);
-            high_row_ = std::clamp<index_t>((block.row_end - 1) * l.source_step + l.taps.back().offset + 1, low_row_,
-                                            source_.size[1]);
+    /// Elements of the room that the largest of these blocks needs.
+    index_t most(const row_blocks& parts) {
+        index_t most = 0;
+        for (index_t i = 0; i < parts.count() && !direct_; ++i) {
+            const auto planes = cover(parts[i]);
+            most = std::max(most, (planes[1] - planes[0]) * plane_stride_ + spare_);
         }
+        return most;
+    }
+
+    /// Moves to another block; copies its rows to `room` unless they can be read in place.
+    void load(const row_block& block, T* room) {
+        const auto planes = cover(block);
         const index_t line = source_.size[2] * source_.channels;
         if (direct_) {
-            row_stride_ = line;
-            plane_stride_ = source_.size[1] * line;
             base_ = source_.data + first_plane_ * plane_stride_ + low_row_ * line + low_ * source_.channels;
             return;
         }
-        row_stride_ = width_ * source_.used;
-        plane_stride_ = (high_row_ - low_row_) * row_stride_;
-        const index_t size = (planes[1] - planes[0]) * plane_stride_ + spare_;
-        if (buffer_.size() < size) buffer_ = tensor<T>({size}, memory_category::workspace);
-        base_ = buffer_.data();
+        base_ = room;
         // Columns [left, right) of the slab lie inside the source.
         const index_t left = std::clamp<index_t>(-low_, 0, width_),
                       right = std::clamp<index_t>(source_.size[2] - low_, left, width_);
-        T* to = buffer_.data();
+        T* to = room;
         for (index_t plane = planes[0]; plane < planes[1]; ++plane)
             for (index_t row = low_row_; row < high_row_; ++row, to += row_stride_) {
                 const T* from = source_.data + (plane * source_.size[1] + row) * line + source_.channel;
@@ -150,6 +146,21 @@ public:
     }
 
 private:
+    // Sets planes, rows and strides for a block; its first and last + 1 plane of the source.
+    std::array<index_t, 2> cover(const row_block& block) {
+        const auto planes = source_planes(block);
+        first_plane_ = planes[0];
+        const lattice& l = l_[1];
+        low_row_ = high_row_ = 0;
+        if (!l.taps.empty()) {
+            low_row_ = std::clamp<index_t>(block.row_begin * l.source_step + l.taps.front().offset, 0, source_.size[1]);
+            high_row_ = std::clamp<index_t>((block.row_end - 1) * l.source_step + l.taps.back().offset + 1, low_row_,
+                                            source_.size[1]);
+        }
+        row_stride_ = direct_ ? source_.size[2] * source_.channels : width_ * source_.used;
+        plane_stride_ = (direct_ ? source_.size[1] : high_row_ - low_row_) * row_stride_;
+        return planes;
+    }
     // First and last + 1 plane of the source.
     std::array<index_t, 2> source_planes(const row_block& b) const {
         const lattice& l = l_[0];
@@ -165,7 +176,6 @@ private:
     grid<const T> source_;
     index_t low_, width_, spare_;
     bool direct_;
-    tensor<T> buffer_;
     const T* base_ = nullptr;
     index_t first_plane_ = 0, low_row_ = 0, high_row_ = 0, row_stride_ = 0, plane_stride_ = 0;
 };

@@ -15,6 +15,7 @@
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
+#include <cairn/core/thread_rooms.hpp>
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/device/cpu/conv_index_map.hpp>
 #include <cairn/device/cpu/gemm_builtin.hpp>
@@ -75,13 +76,14 @@ void correlate(const lattices& l, const grid<const T>& source, const packed_weig
     const row_blocks parts(l, source.images,
                            std::max<index_t>(std::min((index_t{1} << 18) / per_point, total / 32), 1));
     const index_t line = result.size[2] * result.channels;
+    thread_rooms<T> rooms(slab<T>(l, source, 0).most(parts));
     parallel_for(parts.count(), 1, [&](index_t begin, index_t end) {
         slab<T> input(l, source, 0);
         std::vector<tile_segment> segments;  // of all rows, row after row
         std::vector<std::size_t> row_end;
         for (index_t part = begin; part < end; ++part) {
             const row_block b = parts[part];
-            input.load(b);
+            input.load(b, rooms.here());
             for (const auto& pieces : blocks) {
                 const bool first = &pieces == &blocks.front();
                 segments.clear();
@@ -192,8 +194,10 @@ void backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw) {
     if (pieces > 1 || along_c_out) sums = tensor<T>({pieces * weights}, memory_category::workspace);
     for (index_t q = 0; q < g.groups; ++q) {
         T* const target = dw + q * weights;
+        const grid<const T> source{x, g.n, g.in, g.c_in, q * ci, ci};
+        thread_rooms<T> rooms(slab<T>(l, source, spare).most(parts));
         parallel_for(pieces * row_pieces, 1, [&](index_t begin, index_t end) {
-            slab<T> input(l, {x, g.n, g.in, g.c_in, q * ci, ci}, spare);
+            slab<T> input(l, source, spare);
             std::vector<tile_segment> segments;
             for (index_t task = begin; task < end; ++task) {
                 const index_t part = task / row_pieces, co_begin = co * (task % row_pieces) / row_pieces;
@@ -205,7 +209,7 @@ void backward_weight(const conv_geometry& g, const T* x, const T* dy, T* dw) {
                     std::fill(sum + co_begin * k, sum + co_end * k, T{});
                 for (index_t i = part * parts.count() / pieces; i < (part + 1) * parts.count() / pieces; ++i) {
                     const row_block b = parts[i];
-                    input.load(b);
+                    input.load(b, rooms.here());
                     index_t column = 0;  // of the matrix dw
                     for (const tap& d : l[0].taps)
                         for (const tap& h : l[1].taps) {

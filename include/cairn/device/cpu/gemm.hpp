@@ -14,7 +14,7 @@
 // without instructions for bfloat16.
 
 #include <cairn/core/compiled.hpp>
-#include <cairn/core/flop_counter.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/device/cpu/gemm_builtin.hpp>
@@ -116,6 +116,7 @@ void run(kernel which, bool threaded, const gemm_size& s, float alpha, const bfl
 
 template <class T>
 void run(kernel which, bool threaded, const gemm_size& s, T alpha, const T* a, const T* b, T beta, T* c) {
+    if (on_phantom_rank() && which != use_builtin) return;
     if constexpr (std::is_same_v<T, float>)
         if (which == use_onednn)
             return onednn::sgemm(s.trans_a, s.trans_b, s.m, s.n, s.k, alpha, a, s.lda, b, s.ldb, beta, c, s.ldc);
@@ -213,7 +214,7 @@ kernel choose(bool threaded, const gemm_size& s, const T* a, const T* b, std::ty
 /// Product without the count of work; `threaded` is false when the caller is in a parallel region.
 template <class T, class S, class R>
 void product(bool threaded, const gemm_size& s, S alpha, const T* a, const T* b, S beta, R* c) {
-    if (s.m == 0 || s.n == 0) return;
+    if (s.m == 0 || s.n == 0 || (s.k == 0 && on_phantom_rank())) return;
     if (s.k == 0) {
         for (index_t i = 0; i < s.m; ++i)
             for (index_t j = 0; j < s.n; ++j) {
@@ -242,6 +243,15 @@ inline bool product_with_bias(const gemm_size& s, float alpha, const bfloat16* a
 CAIRN_COMPILED_PRODUCT(layers_float, float)
 CAIRN_COMPILED_PRODUCT(layers_double, double)
 
+/// The announcement of `batch` products; c is not read where it is `fresh`.
+template <class T, class R>
+kernel_call call_of(const gemm_size& s, index_t batch, bool fresh) {
+    const double count = static_cast<double>(batch), mn = static_cast<double>(s.m) * static_cast<double>(s.n);
+    return kernel_call("gemm", format_name<T>, count * 2 * mn * static_cast<double>(s.k),
+                       count * (sizeof(T) * static_cast<double>((s.m + s.n) * s.k) + sizeof(R) * mn * (fresh ? 1 : 2)),
+                       {s.m, s.n, s.k, s.trans_a, s.trans_b, batch});
+}
+
 }  // namespace gemm_detail
 
 /// c (m × n) = alpha op(a) op(b) + beta c, all row-major; op(a) is m × k, op(b) k × n, op transposes where asked. With
@@ -252,10 +262,8 @@ void gemm(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t k, S al
           const T* b, index_t ldb, S beta, R* c, index_t ldc) {
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s);
+    const kernel_call call = gemm_detail::call_of<T, R>(s, 1, beta == S{});
     gemm_detail::product(true, s, alpha, a, b, beta, c);
-    const double mn = static_cast<double>(m) * static_cast<double>(n);
-    flop_counter::count(2 * mn * static_cast<double>(k),
-                        sizeof(T) * static_cast<double>((m + n) * k) + sizeof(R) * mn * (beta == S{} ? 1 : 2));
 }
 
 /// `batch` products of equal size; operand i starts stride_a · i (…) elements after the first. Eight or more are spread
@@ -266,6 +274,7 @@ void gemm_batched(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t
                   index_t stride_c, index_t batch) {
     const gemm_size s{trans_a, trans_b, m, n, k, lda, ldb, ldc};
     check(s, batch);
+    const kernel_call call = gemm_detail::call_of<T, R>(s, batch, beta == S{});
     const bool across = batch >= 8;
     const auto one = [&](index_t i) {
         gemm_detail::product(!across, s, alpha, a + i * stride_a, b + i * stride_b, beta, c + i * stride_c);
@@ -274,16 +283,13 @@ void gemm_batched(cpu, bool trans_a, bool trans_b, index_t m, index_t n, index_t
         if (m > 0 && n > 0 && k > 0)
             gemm_detail::choose<T, R>(false, s, a, b,
                                       beta == S{} ? c : nullptr);  // measured here, not by all threads at once
+        if (on_phantom_rank()) one(0);                             // takes the workspace of one
         parallel_for(batch, 1, [&](index_t begin, index_t end) {
             for (index_t i = begin; i < end; ++i) one(i);
         });
     } else {
         for (index_t i = 0; i < batch; ++i) one(i);
     }
-    const double mn = static_cast<double>(m) * static_cast<double>(n);
-    flop_counter::count(static_cast<double>(batch) * 2 * mn * static_cast<double>(k),
-                        static_cast<double>(batch) *
-                            (sizeof(T) * static_cast<double>((m + n) * k) + sizeof(R) * mn * (beta == S{} ? 1 : 2)));
 }
 
 }  // namespace cairn

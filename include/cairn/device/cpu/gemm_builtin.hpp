@@ -11,6 +11,7 @@
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
+#include <cairn/core/thread_rooms.hpp>
 #include <cairn/device/cpu/microkernel.hpp>
 
 #include <algorithm>
@@ -87,6 +88,9 @@ void gemm(bool threaded, bool trans_a, bool trans_b, index_t m, index_t n, index
     const index_t panel_rows = std::min(k, k_block);
     const index_t panels_most = (std::min(n, n_block) + width - 1) / width;
     tensor<T> packed({packs ? panels_most * panel_rows * width : panel_rows * width}, memory_category::workspace);
+    // The numbers of a transposed A are spread over many lines of the cache: copied strip by strip, they are dense.
+    thread_rooms<T> strips(trans_a ? std::min(m, m_piece) * (panel_rows + lanes<T>) : 0, worth);
+    if (on_phantom_rank()) return;
     for (index_t jc = 0; jc < n; jc += n_block) {
         const index_t columns = std::min(n_block, n - jc);
         for (index_t pc = 0; pc < k; pc += k_block) {
@@ -104,10 +108,8 @@ void gemm(bool threaded, bool trans_a, bool trans_b, index_t m, index_t n, index
             each((m + m_piece - 1) / m_piece * column_pieces, [&](index_t piece) {
                 const index_t ic = piece / column_pieces * m_piece, first = piece % column_pieces * n_piece;
                 const index_t rows = std::min(m_piece, m - ic), last = std::min(columns, first + n_piece);
-                // The numbers of a transposed A are spread over many lines of the cache: copied strip by strip, they
-                // are dense.
-                tensor<T> strips({trans_a ? rows * (depth + lanes<T>) : 0}, memory_category::workspace);
-                if (trans_a) pack_strips(depth, rows, m - ic, a + ic + pc * lda, lda, strips.data());
+                T* const dense = strips.here();
+                if (trans_a) pack_strips(depth, rows, m - ic, a + ic + pc * lda, lda, dense);
                 for (index_t j = first, wide; j < last; j += wide) {
                     const bool in_place = !packs && columns - j >= width;
                     const T* panel = in_place ? b_at(j) : packed.data() + (packs ? j / width * depth * width : 0);
@@ -117,7 +119,7 @@ void gemm(bool threaded, bool trans_a, bool trans_b, index_t m, index_t n, index
                     for (index_t r = 0, high; r < rows; r += high) {
                         high = trans_a ? next_rows(rows - r, tile_rows) : rows;
                         const tile_segment whole{0, 0, depth};
-                        const T* a_strip = trans_a ? strips.data() + r * (depth + lanes<T>) : a + (ic + r) * lda + pc;
+                        const T* a_strip = trans_a ? dense + r * (depth + lanes<T>) : a + (ic + r) * lda + pc;
                         tile_strip<T>(vectors, high,
                                       {a_strip, trans_a ? 1 : lda, trans_a ? high : 1, panel, in_place ? ldb : width,
                                        in_place ? width : depth * width, &whole, 1},

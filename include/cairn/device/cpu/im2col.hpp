@@ -14,6 +14,7 @@
 
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
+#include <cairn/core/thread_rooms.hpp>
 #include <cairn/device/conv_geometry.hpp>
 #include <cairn/device/cpu/gemm.hpp>
 
@@ -121,13 +122,15 @@ void forward(const conv_geometry& g, const T* x, const T* w, const T* bias, T* y
     }
     const gemm_size whole{false, true, p.block, p.c_out, p.k, p.k, p.k, g.c_out};
     gemm_detail::choose<T>(false, whole, nullptr, nullptr, nullptr);
+    thread_rooms<T> rooms(p.block * p.k);
+    if (on_phantom_rank()) return gemm_detail::product<T>(false, whole, T{1}, x, w, T{}, y);  // for its workspace
     parallel_for(p.points, p.block, [&](index_t begin, index_t end) {
-        tensor<T> patches({end - begin, p.k}, memory_category::workspace);
+        T* const patches = rooms.here();
         for (index_t q = 0; q < g.groups; ++q) {
-            gather(g, x + q * p.c_in, begin, end, patches.data());
+            gather(g, x + q * p.c_in, begin, end, patches);
             gemm_size s = whole;
             s.m = end - begin;
-            gemm_detail::product<T>(false, s, T{1}, patches.data(), w + q * p.c_out * p.k, T{},
+            gemm_detail::product<T>(false, s, T{1}, patches, w + q * p.c_out * p.k, T{},
                                     y + begin * g.c_out + q * p.c_out);
         }
         add_bias(begin, end);
@@ -149,8 +152,10 @@ void backward_input(const conv_geometry& g, const T* dy, const T* w, T* dx) {
     const bool threaded = g.n == 1;
     const gemm_size whole{false, false, std::min(p.block, g.out_points()), p.k, p.c_out, g.c_out, p.k, p.k};
     gemm_detail::choose<T>(threaded, whole, nullptr, nullptr, nullptr);
+    thread_rooms<T> rooms(whole.m * p.k, !threaded);
+    if (on_phantom_rank()) return gemm_detail::product<T>(threaded, whole, T{1}, dy, w, T{}, dx);  // for its workspace
     parallel_for(g.n, 1, [&](index_t first, index_t last) {
-        tensor<T> patches({whole.m, p.k}, memory_category::workspace);
+        T* const patches = rooms.here();
         std::fill(dx + first * g.in_points() * g.c_in, dx + last * g.in_points() * g.c_in, T{});
         for (index_t begin = first * g.out_points(); begin < last * g.out_points(); begin += whole.m) {
             const index_t end = std::min(begin + whole.m, last * g.out_points());
@@ -158,8 +163,8 @@ void backward_input(const conv_geometry& g, const T* dy, const T* w, T* dx) {
                 gemm_size s = whole;
                 s.m = end - begin;
                 gemm_detail::product<T>(threaded, s, T{1}, dy + begin * g.c_out + q * p.c_out, w + q * p.c_out * p.k,
-                                        T{}, patches.data());
-                scatter_add(g, patches.data(), begin, end, dx + q * p.c_in);
+                                        T{}, patches);
+                scatter_add(g, patches, begin, end, dx + q * p.c_in);
             }
         }
     });
@@ -171,18 +176,20 @@ void backward_weight(const conv_geometry& g, const T* x, const T* dy, W* dw) {
     const plan p(g, sizeof(T));
     const index_t weights = g.w_elements();
     // dw[q] += dyᵀ patches over points [begin, end), block by block.
-    const auto accumulate = [&](bool threaded, index_t begin, index_t end, W* sum) {
-        const bool pointwise = is_pointwise(g);
-        const index_t block = pointwise ? end - begin : threaded ? std::min(4 * p.block, p.points) : p.block;
-        tensor<T> patches({pointwise ? 0 : block, p.k}, memory_category::workspace);
+    const bool pointwise = is_pointwise(g);
+    const auto block_of = [&](bool threaded, index_t points) {
+        return pointwise ? points : threaded ? std::min(4 * p.block, p.points) : p.block;
+    };
+    const auto accumulate = [&](bool threaded, index_t begin, index_t end, T* patches, W* sum) {
+        const index_t block = block_of(threaded, end - begin);
         for (index_t first = begin; first < end; first += block) {
             const index_t last = std::min(first + block, end);
             for (index_t q = 0; q < g.groups; ++q) {
                 if (!pointwise)
                     parallel_for(last - first, threaded ? 32 : last - first, [&](index_t a, index_t b) {
-                        gather(g, x + q * p.c_in, first + a, first + b, patches.data() + a * p.k);
+                        gather(g, x + q * p.c_in, first + a, first + b, patches + a * p.k);
                     });
-                const T* inputs = pointwise ? x + first * g.c_in + q * p.c_in : patches.data();
+                const T* inputs = pointwise ? x + first * g.c_in + q * p.c_in : patches;
                 gemm_detail::product(threaded,
                                      {true, false, p.c_out, p.k, last - first, g.c_out, pointwise ? g.c_in : p.k, p.k},
                                      W{1}, dy + first * g.c_out + q * p.c_out, inputs, W{1}, sum + q * p.c_out * p.k);
@@ -193,14 +200,17 @@ void backward_weight(const conv_geometry& g, const T* x, const T* dy, W* dw) {
     // themselves.
     constexpr index_t most_pieces = 16;
     const index_t pieces = std::min(most_pieces, p.points / p.block);
-    if (pieces < 2 || weights * static_cast<index_t>(sizeof(W)) > index_t{1} << 19)
-        return accumulate(true, 0, p.points, dw);
+    const bool whole = pieces < 2 || weights * static_cast<index_t>(sizeof(W)) > index_t{1} << 19;
+    thread_rooms<T> rooms(pointwise ? 0 : block_of(whole, p.points) * p.k, !whole);
+    if (whole) return accumulate(true, 0, p.points, rooms.here(), dw);
     gemm_detail::choose<T, W>(false, {true, false, p.c_out, p.k, p.block, g.c_out, p.k, p.k}, nullptr, nullptr,
                               nullptr);
     auto sums = tensor<W>::zeros({pieces, weights}, memory_category::workspace);
     parallel_chunks(pieces, 1, [&](index_t piece, index_t, index_t) {
-        accumulate(false, piece * p.points / pieces, (piece + 1) * p.points / pieces, sums.data() + piece * weights);
+        accumulate(false, piece * p.points / pieces, (piece + 1) * p.points / pieces, rooms.here(),
+                   sums.data() + piece * weights);
     });
+    if (on_phantom_rank()) accumulate(false, 0, p.points / pieces, rooms.here(), sums.data());  // for its workspace
     parallel_for(weights, 4096, [&](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
             W total = sums[i];

@@ -14,10 +14,12 @@
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/error.hpp>
+#include <cairn/core/kernel_call.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 #include <cairn/device/cpu/blas_threads.hpp>
 #include <cairn/device/cpu/symmetric.hpp>
+#include <cairn/device/cpu/widen.hpp>
 #include <cairn/device/matrix_checks.hpp>
 
 // Half of what a file that includes Cairn has to read. With cairn::compiled one file reads it for all, and others see
@@ -29,6 +31,7 @@
 #include <xtensor-blas/xlinalg.hpp>
 #endif
 
+#include <algorithm>
 #include <exception>
 
 namespace cairn {
@@ -93,6 +96,15 @@ xt::xtensor<T, 2> square_matrix_of(const tensor<T>& a, const char* what) {
     return matrix_of(a, what);
 }
 
+/// The announcement of a decomposition that takes `factor` · rows · columns² operations.
+template <class T>
+kernel_call call_of(const char* kind, const tensor<T>& a, double factor) {
+    const index_t rows = a.extent(0), columns = a.rank() == 2 ? a.extent(1) : 1;
+    const double least = static_cast<double>(std::min(rows, columns));
+    return kernel_call(kind, format_name<T>, factor * static_cast<double>(rows * columns) * least,
+                       2 * static_cast<double>(a.bytes()), {rows, columns});
+}
+
 /// Runs a LAPACK call; its failure becomes `message`.
 template <class Call, class... Message>
 auto lapack_call(Call&& call, const Message&... message) {
@@ -108,6 +120,9 @@ auto lapack_call(Call&& call, const Message&... message) {
 
 template <class T>
 eigen_decomposition<T> eigh(cpu, const tensor<T>& a) {
+    detail::order_of(a, "eigh");
+    const kernel_call call = detail::call_of<T>("eigenvectors", a, 9);
+    if (on_phantom_rank()) return {tensor<T>({a.extent(0)}), tensor<T>(a.shape())};
     const auto m = detail::square_matrix_of(a, "eigh");
     const auto result =
         detail::lapack_call([&] { return xt::linalg::eigh(m); }, "eigh: no convergence for a matrix ", a.shape());
@@ -116,6 +131,9 @@ eigen_decomposition<T> eigh(cpu, const tensor<T>& a) {
 
 template <class T>
 tensor<T> cholesky(cpu, const tensor<T>& a) {
+    detail::order_of(a, "cholesky");
+    const kernel_call call = detail::call_of<T>("cholesky", a, 1.0 / 3);
+    if (on_phantom_rank()) return tensor<T>(a.shape());
     const auto m = detail::square_matrix_of(a, "cholesky");
     return tensor_from(detail::lapack_call([&] { return xt::linalg::cholesky(m); }, "cholesky: the matrix ", a.shape(),
                                            " is not positive definite; add a multiple of the identity"));
@@ -124,6 +142,8 @@ tensor<T> cholesky(cpu, const tensor<T>& a) {
 template <class T>
 tensor<T> inverse_of_positive(cpu, const tensor<T>& a) {
     const auto n = static_cast<xt::blas_index_t>(detail::order_of(a, "inverse"));
+    const kernel_call call = detail::call_of<T>("inverse", a, 1);
+    if (on_phantom_rank()) return a.clone(memory_category::workspace);
     detail::require_finite(a, "inverse");
     match_blas_threads();
     tensor<T> inverse = a.clone(memory_category::workspace);
@@ -137,6 +157,9 @@ tensor<T> inverse_of_positive(cpu, const tensor<T>& a) {
 
 template <class T>
 tensor<T> orthonormal_columns(cpu, const tensor<T>& a) {
+    detail::order_of(a, "orthonormal columns");
+    const kernel_call call = detail::call_of<T>("orthonormal columns", a, 8.0 / 3);
+    if (on_phantom_rank()) return tensor<T>(a.shape());
     const auto m = detail::square_matrix_of(a, "orthonormal columns");
     return tensor_from(
         std::get<0>(detail::lapack_call([&] { return xt::linalg::qr(m); }, "qr: of a matrix ", a.shape())));
@@ -146,6 +169,7 @@ template <class T>
 singular_decomposition<T> svd(cpu, const tensor<T>& a) {
     const auto m = detail::matrix_of(a, "svd");
     require(a.size() > 0, "svd: the matrix ", a.shape(), " has no elements");
+    const kernel_call call = detail::call_of<T>("singular values", a, 22);
     const auto result =
         detail::lapack_call([&] { return xt::linalg::svd(m, false); }, "svd: no convergence for a matrix ", a.shape());
     return {tensor_from(std::get<0>(result)), tensor_from(std::get<1>(result)), tensor_from(std::get<2>(result))};
@@ -153,6 +177,7 @@ singular_decomposition<T> svd(cpu, const tensor<T>& a) {
 
 template <class T>
 tensor<T> solve(cpu, const tensor<T>& a, const tensor<T>& b) {
+    const kernel_call call = detail::call_of<T>("solution", a, 2.0 / 3);
     const auto m = detail::square_matrix_of(a, "solve");
     require((b.rank() == 1 || b.rank() == 2) && b.extent(0) == a.extent(0), "solve: right-hand side ", b.shape(),
             " for a matrix ", a.shape());

@@ -164,6 +164,7 @@ struct operation {
     /// Runs it to its end.
     void run(std::initializer_list<argument> arguments) const {
         const tensor<char> workspace({scratch.bytes()}, memory_category::workspace);
+        if (on_phantom_rank()) return;
         dnnl_exec_arg_t list[6];
         owned<dnnl_memory_t> memory[6];
         int n = 0;

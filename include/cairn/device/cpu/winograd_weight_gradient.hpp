@@ -122,6 +122,7 @@ void backward_weight_joint(const weight_plan<T>& plan, const I* x, const I* dy, 
 
 template <int M, class I, class T>
 void backward_weight(const weight_plan<T>& plan, const I* x, const I* dy, T* dw, bool add, int threads) {
+    if (on_phantom_rank()) return;
     std::fill_n(plan.zeros, std::max(plan.blocks_in, plan.blocks_out) * lanes<T>, T(0));
     if (plan.joint)
         backward_weight_joint<M>(plan, x, dy, dw, add, threads);

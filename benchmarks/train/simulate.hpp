@@ -1,0 +1,55 @@
+#pragma once
+// train --simulate MACHINE.toml: the run's ranks as actors of one process on a described machine.
+
+#include <cairn/comm/any.hpp>
+#include <cairn/comm/simgrid.hpp>
+#include <cairn/core/parallel.hpp>
+#include <cairn/train/machine_file.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+
+/// run(world) on each of `ranks` simulated ranks; returns rank 0's result, with what the ranks did ("simulation").
+/// Prints that, too. Throws where this program was built without SimGrid.
+inline nlohmann::json simulate(const std::filesystem::path& file, int ranks,
+                               const std::function<nlohmann::json(cairn::any_communicator)>& run) {
+    const cairn::machine_description machine = cairn::read_machine(file);
+#if CAIRN_HAS_SIMGRID
+    cairn::set_threads(machine.threads);  // workspaces depend on it; no kernel runs
+    nlohmann::json result;
+    const cairn::stopwatch watch;
+    const cairn::simulation all = cairn::run_simulated(machine, ranks, [&](cairn::simgrid_communicator& world) {
+        const int rank = world.rank();
+        nlohmann::json mine = run(world.split(0, rank));
+        if (rank == 0) result = std::move(mine);
+    });
+    cairn::simulated_rank most;
+    for (const cairn::simulated_rank& r : all.ranks) {
+        most.computed = std::max(most.computed, r.computed);
+        most.waited = std::max(most.waited, r.waited);
+        most.bytes = std::max(most.bytes, r.bytes);
+        most.messages = std::max(most.messages, r.messages);
+        most.peak = std::max(most.peak, r.peak);
+    }
+    std::printf("simulated: %d ranks of %s%s, %.4g s with their start, in %.1f s here\n", ranks, machine.name.c_str(),
+                machine.calibrated ? "" : " (described, not calibrated)", all.seconds, watch.seconds());
+    std::printf("most of a rank: computing %.4g s, waiting %.4g s, %.4g MB sent in %lld messages, %.1f MiB of memory\n",
+                most.computed, most.waited, 1e-6 * static_cast<double>(most.bytes),
+                static_cast<long long>(most.messages), static_cast<double>(most.peak) / (1 << 20));
+    result["simulation"] = {{"machine", machine.name},        {"calibrated", machine.calibrated},
+                            {"seconds", all.seconds},         {"most_computed_s", most.computed},
+                            {"most_waited_s", most.waited},   {"most_bytes_sent", most.bytes},
+                            {"most_messages", most.messages}, {"most_peak_bytes", most.peak}};
+    return result;
+#else
+    (void)ranks, (void)run;
+    cairn::fail(
+        "--simulate: this program was built without SimGrid; install libsimgrid-dev (3.32 or newer), configure "
+        "and build again; --plan tells bytes without it (machine ",
+        machine.name, " reads well)");
+#endif
+}
