@@ -273,6 +273,31 @@ def check_text(run, folder):
     check(code != 0 and "c.txt" in text and "no such file" in text, "a text that is not there is named", text)
 
 
+def check_predictions(run, workload, folder):
+    code, text, _ = run(workload, "--plan", "--ranks", 4, "--set", "parallel.zero_stage=1")
+    check(code == 0 and "  rank 3: " in text and " optimizer " in text and "fits: rank " in text, "--plan tells the bytes of ranks that are not there", text)
+    code, text, _ = run(workload, "--plan", CAIRN_MEMORY_LIMIT="1000000")
+    check(code == 0 and "does not fit: rank 0 needs" in text and "; most of it are " in text, "and what is too large", text)
+    code, text, _ = run(workload, "--ranks", 2)
+    check(code != 0 and "of --plan and --simulate" in text, "--ranks without them is refused", text)
+    machine = root / "benchmarks" / "machines" / "two-core.toml"
+    code, text, last = run(workload, "--simulate", machine, "--ranks", 2)
+    if "built without SimGrid" in text:
+        print("skipped: simulations, this program was built without SimGrid")
+        return
+    check(code == 0 and json.loads(last)["simulation"]["most_bytes_sent"] > 0, "two ranks of a described machine", text)
+    check(json.loads(run(workload, "--simulate", machine, "--ranks", 2)[2]) == json.loads(last), "a simulation repeats", text)
+    code, text, _ = run(workload, "--simulate", machine, "--ranks", 3)
+    check(code != 0 and "3 ranks asked for" in text, "more ranks than the machine has are refused", text)
+    broken = pathlib.Path(folder) / "machine.toml"
+    broken.write_text(machine.read_text().replace("message = 2e-7", "message = 2"))
+    code, text, _ = run(workload, "--simulate", broken)
+    check(code != 0 and "were they ms or µs?" in text, "a latency in another unit is refused", text)
+    broken.write_text(machine.read_text().split("[kernels.other]")[0])
+    code, text, _ = run(workload, "--simulate", broken)
+    check(code != 0 and "no rate for the kernel" in text, "a kernel without a rate is named", text)
+
+
 def small_workload(folder):
     """The quickstart's, of a few small volumes: its program is not optimised here, and makes them in every run."""
     text = (root / "benchmarks" / "workloads" / "cosmology-quickstart.toml").read_text()
@@ -335,6 +360,8 @@ def main():
         resumed = finished("--resume", parts, "--steps", 6)
         same = {key: (result.get(key), resumed.get(key)) for key in set(result) | set(resumed) if key not in timing}
         check(all(a == b for a, b in same.values()), "a resumed run ends like an unbroken one", str(same))
+
+        check_predictions(run, workload, folder)
 
         before = {name: (parts / name).read_bytes() for name in ("record.json", "metrics.jsonl", "trace.json")}
         code, text, _ = run("--resume", parts, "--steps", 6)
