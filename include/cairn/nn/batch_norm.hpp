@@ -119,7 +119,7 @@ public:
         const double n = double(in.size()), c = double(config_.channels), size = sizeof(T);
         const double sign = has_sign() ? 1 : 0, bits = sign * n / 8;
         layer_cost cost;
-        cost.forward = {(7 + sign) * n + 6 * c, 3 * size * n + bits + (4.0 * sizeof(S) + 16) * c};
+        cost.forward = {(7 + sign) * n + 2 * c, 3 * size * n + bits + (sizeof(S) + 8.0) * c};
         cost.backward_input = {(9 + sign) * n, 5 * size * n + 2 * bits};
         cost.backward_weight = {2 * c, 6.0 * sizeof(S) * c};
         cost.parameters = 2 * config_.channels;
@@ -271,6 +271,8 @@ private:
     // var: of this batch, divided by rows.
     void update_running(index_t rows, const S* mean, const double* var) {
         const S m = static_cast<S>(config_.momentum), unbiased = static_cast<S>(double(rows) / double(rows - 1));
+        // Not counted: a repeated forward does without.
+        const kernel_call call("running statistics", format_name<S>, 0, 0, {config_.channels});
         for_each(D{}, config_.channels, functors::follow_batch<S>{m, unbiased}, mean, var, running_mean_.data(),
                  running_var_.data());
     }
