@@ -596,6 +596,7 @@ TEST_CASE("kfac: statistics are of as many positions as factors need, of the fir
     kfac_config c = exact(0.03);
     c.factor_decay = 0;
     c.factor_update_interval = c.inverse_update_interval = 1;
+    c.rows_per_dimension = 4;
     kfac<double> k(weights, c);
     for (int step = 0; step < 2; ++step) {
         const tensor<double> x = random_tensor({examples, positions, in}, std::uint32_t(step)),
