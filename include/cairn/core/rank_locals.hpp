@@ -44,15 +44,15 @@ public:
 private:
     static memory_pool*& pool_instead_of_host() { return pool_instead<cpu>; }
     struct exceptions {  // as the C++ ABI lays them out
-        void* caught = nullptr;
-        unsigned uncaught = 0;
+        void* caught;
+        unsigned uncaught;
     };
 
     memory_pool::of_thread memory_;
     std::string path_;
     phantom_machine* machine_;
     memory_pool* pool_instead_;
-    exceptions exceptions_;
+    exceptions exceptions_{};
 };
 
 /// f(), in which other ranks may run on this thread.
