@@ -115,6 +115,11 @@ void of_layers() {
             attention_backward(cpu{}, g, q.data(), k.data(), v.data(), y.data(), lse.data(), dy.data(), dq.data(),
                                dq.data(), dq.data());
         });
+    phantom_is_real("product with bias", [&] {
+        auto w = some<T>({20, columns}), y = some<T>({rows, 20}), b = some<T>({20});
+        gemm_bias(cpu{}, false, true, rows, 20, columns, S{1}, x().data(), columns, w.data(), columns, y.data(), 20,
+                  b.data(), activation::relu);
+    });
     phantom_is_real("gradients of examples", [&] {
         per_example_gradients(cpu{}, 4, 10, columns, normalised_by::channel, x().data(), x().data(), bits().data(),
                               activation::relu, S{0}, each().data(), each().data(), some<S>({4, columns}).data(),
@@ -260,6 +265,7 @@ TEST_CASE("phantom: kernels of second-order methods announce their work and touc
         unpack_triangle(cpu{}, columns, packed.data(), m.data());
         add_to_diagonal(cpu{}, columns, columns + 1, 1.0f, m.data());
         CHECK(diagonal_sum(cpu{}, columns, columns + 1, m.data()) > 0);
+        add_symmetric_product(cpu{}, rows, columns, 1.0f, x().data(), columns, m.data(), columns);
     });
     phantom_is_real("directions", [&] {
         auto v = x(), gradient = x(), bias = some({rows}), factors = some({2000});
