@@ -83,7 +83,7 @@ public:
         request& operator=(request&& other) noexcept {
             release();
             message_ = std::exchange(other.message_, nullptr);
-            at_ = std::move(other.at_);
+            at_ = other.at_;
             place_ = std::move(other.place_);
             peer_ = other.peer_, tag_ = other.tag_;
             return *this;

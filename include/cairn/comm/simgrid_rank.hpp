@@ -25,8 +25,8 @@ namespace cairn {
 /// What a rank did in a simulation, its helpers included.
 struct simulated_rank {
     double end = 0;                        // seconds when it was through
-    double computed = 0;                   // seconds of kernels, as if it had its cores alone
-    double waited = 0;                     // seconds in waits for messages, of the rank itself
+    double computed = 0;                   // seconds of kernels and of handling messages, on cores of its own
+    double waited = 0;                     // seconds in waits for messages
     std::int64_t messages = 0, bytes = 0;  // sent
     index_t peak = 0;                      // bytes of memory
 };

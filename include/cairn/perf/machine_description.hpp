@@ -112,13 +112,13 @@ private:
     }
     void check(const std::string& what, const link_model& link) const {
         for (std::size_t i = 0; i < link.points().size(); ++i) {
-            const link_point& p = link.points()[i];
+            const link_point &p = link.points()[i], &shorter = link.points()[i > 0 ? i - 1 : 0];
             require(i > 0 || p.exchange < too_slow, "machine ", name, ": network.", what, ": a message of ", p.bytes,
                     " bytes takes ", p.exchange, " seconds: were they ms or µs?");
-            require(i == 0 || p.bytes > link.points()[i - 1].bytes, "machine ", name, ": network.", what, ": ", p.bytes,
+            require(i == 0 || p.bytes > shorter.bytes, "machine ", name, ": network.", what, ": ", p.bytes,
                     " bytes are there twice");
-            require(i == 0 || p.exchange > link.points()[i - 1].exchange, "machine ", name, ": network.", what,
-                    ": a message of ", p.bytes, " bytes takes no longer than one of ", link.points()[i - 1].bytes);
+            require(i == 0 || p.exchange > shorter.exchange, "machine ", name, ": network.", what, ": a message of ",
+                    p.bytes, " bytes takes no longer than one of ", shorter.bytes);
         }
         require(link.points().size() != 1, "machine ", name, ": network.", what,
                 " has one point; at least two sizes tell latency from bandwidth");
