@@ -123,11 +123,13 @@ inline std::pair<std::vector<double>, matrix> jacobi(matrix a) {
     return {values, v};
 }
 
-inline matrix inverse_fourth_root(const matrix& a) {
+/// Of A + epsilon · its largest eigenvalue.
+inline matrix inverse_fourth_root(const matrix& a, double epsilon) {
     const auto [values, v] = jacobi(a);
+    const double floor = epsilon * std::ranges::max(values);
     matrix scaled = v;
     for (auto& row : scaled)
-        for (std::size_t c = 0; c < row.size(); ++c) row[c] *= std::pow(values[c], -0.25);
+        for (std::size_t c = 0; c < row.size(); ++c) row[c] *= std::pow(values[c] + floor, -0.25);
     return product(scaled, transposed(v));
 }
 
@@ -136,7 +138,8 @@ template <class D>
 void roots() {
     for (const bool unit : {false, true}) {
         matrices<D> m;
-        shampoo<double, D> s(*m.memory, {.decay = 0.9, .epsilon = 0, .refresh_every = 1, .unit = unit});
+        const double epsilon = unit ? 0 : 0.05;
+        shampoo<double, D> s(*m.memory, {.decay = 0.9, .epsilon = epsilon, .refresh_every = 1, .unit = unit});
         CHECK(m.kernel.unit_gradient == unit);
         CHECK_FALSE(m.bias.unit_gradient);
         matrix l = zeros(6), r = zeros(4);
@@ -148,13 +151,32 @@ void roots() {
             l = combined(0.9, l, 1, product(g, transposed(g)));
             r = combined(0.9, r, 1, product(transposed(g), g));
             if (step >= 2) {  // six rows of four columns: L has full rank from the second step on
-                const matrix v = product(product(inverse_fourth_root(l), g), inverse_fourth_root(r));
+                const matrix v = product(product(inverse_fourth_root(l, epsilon), g), inverse_fourth_root(r, epsilon));
                 const double scale = (unit ? std::sqrt(24.0) : length(g)) / length(v);
                 CHECK(off(matrix_of(m.kernel.grad.on_host(), 6), combined(scale, v, 0, v)) < 1e-8);
             }
             CHECK(bias == numbers(m.bias.grad));
         }
     }
+}
+
+/// Shampoo: what gradients hardly have, noise, does not take a direction's length.
+template <class D>
+void weak_directions() {
+    parameter<double, D> p;
+    p.shape = {2, 2};
+    arena<double, D> memory(parameter_list<double, D>{{"p", &p}}, 1);
+    const auto weak_over_strong = [&](shampoo_config c) {
+        shampoo<double, D> s(memory, c);
+        tensor<double> g = tensor<double>::zeros(p.shape);
+        g[0] = 1, g[3] = 1e-3;
+        put(g, p.grad);
+        s.precondition(1, 0.1);
+        const std::vector<double> d = numbers(p.grad);
+        return d[3] / d[0];
+    };
+    CHECK(weak_over_strong({.epsilon = 0}) == Approx(1));
+    CHECK(weak_over_strong({}) < 0.02);
 }
 
 /// Shampoo: blocks are matrices of their own.
@@ -483,6 +505,7 @@ void resumed() {
 template <Device D>
 const std::vector<law>& all() {
     static const std::vector<law> laws{{"shampoo: inverse fourth roots of both sides, as long as asked", roots<D>},
+                                       {"shampoo: directions without gradients stay short", weak_directions<D>},
                                        {"shampoo: blocks are matrices of their own", blocks<D>},
                                        {"soap: adam in the eigenbasis", adam_in_the_eigenbasis<D>},
                                        {"soap: the basis follows the gradients", bases_follow<D>},

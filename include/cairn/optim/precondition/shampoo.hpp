@@ -5,7 +5,8 @@
 //   direction = L^(−1/4) G R^(−1/4),  made as long as G (grafting): the step size is that of the optimizer behind it;
 //               or of root mean square 1 (unit) for one that divides by the gradient's size, such as Adam
 // Matrices larger than `block` are cut into blocks with an L and an R each. Roots are taken of L + ε·max(eigenvalue) I,
-// every `refresh_every` steps and while the number of steps is a power of two. Vectors keep their gradients.
+// every `refresh_every` steps and while the number of steps is a power of two; without ε a direction has as much along
+// eigenvectors with noise alone as along others (course/kfac.md). Vectors keep their gradients.
 // State of a block (m, n): L, R and their roots, 2 (m² + n²) numbers. Products: 2mn(m + n) flops for the direction, as
 // many for L and R.
 // On a device other than the host (device/grid/matrix_preconditioner_kernels.hpp) only steps that take roots wait for
@@ -26,8 +27,8 @@
 namespace cairn {
 
 struct shampoo_config {
-    double decay = 0.99;  // ρ; 1: a sum
-    double epsilon = 1e-12;
+    double decay = 0.99;    // ρ; 1: a sum
+    double epsilon = 1e-2;  // ε
     index_t block = 1024;
     std::int64_t refresh_every = 20;
     bool unit = false;  // directions of root mean square 1, else as long as the gradient
