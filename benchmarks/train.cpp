@@ -15,8 +15,8 @@
 #include <cairn/device/autotune.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/configuration.hpp>
+#include <cairn/train/describe_needs.hpp>
 #include <cairn/train/metrics_log.hpp>
-#include <cairn/train/plan.hpp>
 #include <cairn/train/process.hpp>
 
 #include <CLI/CLI.hpp>

@@ -60,7 +60,8 @@ nlohmann::json needs_of_steps(run_parts<D, T>& run, std::int64_t steps) {
     nlohmann::json kinds = nlohmann::json::object();
     for (auto [kind, here] : machine ? machine->kinds() : sums{}) {
         if (const auto b = before.find(kind); b != before.end()) here -= b->second;
-        if (here.calls) kinds[kind] = {{"calls", here.calls / n}, {"flops", here.flops / n}, {"bytes", here.bytes / n}};
+        if (here.calls > 0)
+            kinds[kind] = {{"calls", here.calls / n}, {"flops", here.flops / n}, {"bytes", here.bytes / n}};
         all += here;
     }
     if (!machine)
@@ -70,35 +71,6 @@ nlohmann::json needs_of_steps(run_parts<D, T>& run, std::int64_t steps) {
             {"flops", all.flops / n},
             {"bytes", all.bytes / n},
             {"kinds", kinds}};
-}
-
-/// What the ranks would hold, one line each, and whether each fits into `limit` bytes (0: not asked).
-inline std::string describe_needs(const std::vector<nlohmann::json>& of_rank, index_t limit) {
-    const auto mib = [](double bytes) { return print("%.1f", bytes / (1 << 20)); };
-    std::string text = "peak MiB of each rank, by its training steps:\n";
-    for (std::size_t r = 0; r < of_rank.size(); ++r) {
-        const nlohmann::json& needs = of_rank[r];
-        text += concat("  rank ", r, ": ", mib(needs.at("peak_bytes").get<double>()), " in all;");
-        for (const auto& [use, bytes] : needs.at("memory").items())
-            text += concat(' ', use, ' ', mib(bytes.get<double>()));
-        text += concat("; ", print("%.2f", 1e-9 * needs.at("flops").get<double>()), " GFLOP and ",
-                       print("%.2f", 1e-9 * needs.at("bytes").get<double>()), " GB of memory traffic a step\n");
-    }
-    if (limit <= 0) return text;
-    const auto worst = std::max_element(of_rank.begin(), of_rank.end(), [](const auto& a, const auto& b) {
-        return a.at("peak_bytes").template get<index_t>() < b.at("peak_bytes").template get<index_t>();
-    });
-    const index_t most = worst->at("peak_bytes").get<index_t>();
-    const auto rank = worst - of_rank.begin();
-    if (most <= limit)
-        return text + concat("fits: rank ", rank, " needs the most, ", mib(static_cast<double>(most)), " of ",
-                             mib(static_cast<double>(limit)), " MiB\n");
-    std::string largest;
-    for (const auto& [use, bytes] : worst->at("memory").items())
-        if (largest.empty() || bytes.get<index_t>() > worst->at("memory").at(largest).get<index_t>()) largest = use;
-    return text + concat("does not fit: rank ", rank, " needs ", mib(static_cast<double>(most - limit)),
-                         " MiB more than its ", mib(static_cast<double>(limit)), "; most of it are ", largest, ", ",
-                         mib(worst->at("memory").at(largest).get<double>()), " MiB\n");
 }
 
 }  // namespace cairn
