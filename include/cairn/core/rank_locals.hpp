@@ -24,9 +24,9 @@ public:
           path_(trace_scope::exchange_path({})),
           machine_(std::exchange(phantom_here, nullptr)),
           pool_instead_(std::exchange(pool_instead_of_host(), nullptr)) {
-        exceptions exchanged;
+        const exceptions none{};
         std::memcpy(&exceptions_, abi::__cxa_get_globals(), sizeof exceptions_);
-        std::memcpy(abi::__cxa_get_globals(), &exchanged, sizeof exchanged);
+        std::memcpy(abi::__cxa_get_globals(), &none, sizeof none);
     }
     rank_locals(const rank_locals&) = delete;
     rank_locals& operator=(const rank_locals&) = delete;
