@@ -125,8 +125,6 @@ void print_plan(const cairn::configuration& settings, const cairn::session_optio
         const int rank = world.rank();
         needs[static_cast<std::size_t>(rank)] = run_session(settings, options, world.split(0, rank), 0, false, true);
     });
-    if (std::getenv("CAIRN_PLAN_JSON"))
-        for (const auto& n : needs) std::cout << n.dump() << '\n';
     std::cout << cairn::describe_needs(needs, limit / static_cast<cairn::index_t>(needs.size()));
 }
 

@@ -278,6 +278,11 @@ def check_predictions(run, workload, folder):
     check(code == 0 and "  rank 3: " in text and " optimizer " in text and "fits: rank " in text, "--plan tells the bytes of ranks that are not there", text)
     code, text, _ = run(workload, "--plan", CAIRN_MEMORY_LIMIT="1000000")
     check(code == 0 and "does not fit: rank 0 needs" in text and "; most of it are " in text, "and what is too large", text)
+    kernels = pathlib.Path(folder) / "kernels.json"
+    code, text, _ = run(workload, "--throughput", "--steps", 2, "--kernels", kernels)
+    found = json.loads(kernels.read_text()) if kernels.exists() else []
+    check(code == 0 and {"convolution forward", "gemm bias"} <= {k["kind"] for k in found} and all(k["seconds"] > 0 and k["shape"] for k in found),
+          "--kernels has the seconds of each kernel and shape", text)
     code, text, _ = run(workload, "--ranks", 2)
     check(code != 0 and "of --plan and --simulate" in text, "--ranks without them is refused", text)
     machine = root / "benchmarks" / "machines" / "two-core.toml"
@@ -293,6 +298,9 @@ def check_predictions(run, workload, folder):
     broken.write_text(machine.read_text().replace("message = 2e-7", "message = 2"))
     code, text, _ = run(workload, "--simulate", broken)
     check(code != 0 and "were they ms or µs?" in text, "a latency in another unit is refused", text)
+    broken.write_text(machine.read_text().replace("[hosts]", "[hosts]\ngap = 1e-3"))
+    slower = json.loads(run(workload, "--simulate", broken, "--ranks", 2)[2])
+    check(slower["simulation"]["most_computed_s"] > json.loads(last)["simulation"]["most_computed_s"] + 0.01, "a gap between kernels takes its time", str(slower))
     broken.write_text(machine.read_text().split("[kernels.other]")[0])
     code, text, _ = run(workload, "--simulate", broken)
     check(code != 0 and "no rate for the kernel" in text, "a kernel without a rate is named", text)

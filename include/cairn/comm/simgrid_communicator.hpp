@@ -78,37 +78,26 @@ class simgrid_communicator {
 public:
     class request {
     public:
-        request() = default;
-        request(request&& other) noexcept { *this = std::move(other); }
-        request& operator=(request&& other) noexcept {
-            release();
-            message_ = std::exchange(other.message_, nullptr);
-            at_ = other.at_;
-            place_ = std::move(other.place_);
-            peer_ = other.peer_, tag_ = other.tag_;
-            return *this;
-        }
-        ~request() { release(); }
-
         void wait() {
-            if (!message_) return;
+            if (!posted_) return;
             machine& here = machine::here();
             here.spend();
-            const detail::simulated_wait what{place_.get(), message_->sends, message_->bytes, peer_, tag_};
+            message& m = *posted_->message;
+            const detail::simulated_wait what{posted_->place.get(), m.sends, m.bytes, posted_->peer, posted_->tag};
             const double begin = here.now();
             here.waits = &what;
-            let_others_run([&] { message_->under_way->wait(); });
+            let_others_run([&] { m.under_way->wait(); });
             here.waits = nullptr;
             here.numbers().waited += here.now() - begin;
             arrive();
         }
         /// Where the message is still under way, a moment passes: polling ends.
         bool test() {
-            if (!message_) return true;
+            if (!posted_) return true;
             machine& here = machine::here();
             here.spend();
             bool done = false;
-            let_others_run([&] { done = message_->under_way->test(); });
+            let_others_run([&] { done = posted_->message->under_way->test(); });
             if (done)
                 arrive();
             else
@@ -118,26 +107,32 @@ public:
 
     private:
         friend class simgrid_communicator;
-        void arrive() {
-            if (message_->room && message_->data && message_->bytes > 0)
-                std::memcpy(message_->room, message_->data->data(), message_->bytes);
-            message_ = nullptr;
-        }
-        void release() {
-            if (!message_) return;
-            const auto m = std::exchange(message_, nullptr);
-            if (m->matched) {  // SimGrid goes on with it: the receiver, or nobody, gets it
-                place_->state->left.push_back(m->under_way);
-                return;
+
+        /// A message under way; cancelled with its request.
+        struct posted_message {
+            std::shared_ptr<simgrid_communicator::message> message;  // null: arrived
+            channel* at;
+            std::shared_ptr<simgrid_communicator::place> place;
+            int peer, tag;
+
+            ~posted_message() {
+                if (!message) return;
+                if (message->matched) {  // SimGrid goes on with it: the receiver, or nobody, gets it
+                    place->state->left.push_back(message->under_way);
+                } else {
+                    std::erase(at->waiting, message);
+                    let_others_run([&] { message->under_way->cancel(); });
+                }
             }
-            std::erase(at_->waiting, m);
-            let_others_run([&] { m->under_way->cancel(); });
+        };
+
+        void arrive() {
+            const auto m = std::exchange(posted_->message, nullptr);
+            posted_ = nullptr;
+            if (m->room && m->data && m->bytes > 0) std::memcpy(m->room, m->data->data(), m->bytes);
         }
 
-        std::shared_ptr<message> message_;
-        channel* at_ = nullptr;
-        std::shared_ptr<place> place_;
-        int peer_ = 0, tag_ = 0;
+        std::unique_ptr<posted_message> posted_;  // null: complete
     };
 
     simgrid_communicator(detail::simulation_state& state, std::shared_ptr<group> all, int rank)
@@ -224,11 +219,7 @@ private:
             }
             m->under_way->vetoable_start();
         });
-        if (eager && m->sends) return r;
-        r.message_ = std::move(m);
-        r.at_ = &at;
-        r.place_ = place_;
-        r.peer_ = peer, r.tag_ = tag;
+        if (!eager || !m->sends) r.posted_.reset(new request::posted_message{std::move(m), &at, place_, peer, tag});
         return r;
     }
 

@@ -9,7 +9,10 @@
 #include <cairn/core/phantom.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
+#include <optional>
+#include <utility>
 
 namespace cairn {
 
@@ -24,29 +27,31 @@ public:
                 std::initializer_list<index_t> shape = {}) {
         if (!flop_counter::enabled() && !on_phantom_rank() && !measured()) [[likely]]
             return;
+        if (inside_ == 0) announce({kind, format, flops, bytes, {}, static_cast<int>(shape.size())}, shape);
         watched_ = true;
-        if (inside_++) return;
-        work_ = {kind, format, flops, bytes, {}, static_cast<int>(shape.size())};
-        std::copy(shape.begin(), shape.end(), work_.shape.begin());
-        flop_counter::count(flops, bytes);
-        if (on_phantom_rank())
-            phantom_here->charge(work_);
-        else if (measured())
-            begin_ = now();
+        ++inside_;
     }
     ~kernel_call() {
         if (!watched_) return;
-        if (--inside_ == 0 && begin_ >= 0) on_measured_kernel(work_, now() - begin_);
+        --inside_;
+        if (timed_) on_measured_kernel(timed_->first, now() - timed_->second);
     }
     kernel_call(const kernel_call&) = delete;
     kernel_call& operator=(const kernel_call&) = delete;
 
 private:
+    void announce(kernel_work work, std::initializer_list<index_t> shape) {
+        std::copy(shape.begin(), shape.end(), work.shape.begin());
+        flop_counter::count(work.flops, work.bytes);
+        if (on_phantom_rank())
+            phantom_here->charge(work);
+        else if (measured())
+            timed_.emplace(std::move(work), now());
+    }
     static bool measured() { return static_cast<bool>(on_measured_kernel); }
     static inline constinit thread_local int inside_ = 0;  // calls that have not ended
 
-    kernel_work work_;
-    double begin_ = -1;
+    std::optional<std::pair<kernel_work, double>> timed_;  // and when it began
     bool watched_ = false;
 };
 

@@ -12,11 +12,9 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 
 namespace cairn {
 
@@ -54,10 +52,6 @@ public:
     virtual double message_seconds(double /*bytes*/) { return 0; }
     /// A helper of this rank.
     virtual std::unique_ptr<job_queue> start_queue() = 0;
-    /// Which of `names` autotuning chose on the described machine for `key` (device/autotune.hpp); −1: unknown.
-    virtual int choice(const std::string& /*key*/, std::span<const char* const> /*names*/) { return -1; }
-    /// A number from 1 that differs where answers of choice() differ.
-    virtual std::uint64_t choices() const { return 1; }
 };
 
 /// The machine of the calling thread, if it is a phantom rank's; null: the thread is real.

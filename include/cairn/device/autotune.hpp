@@ -70,13 +70,13 @@ public:
     /// a callable run(i) that runs candidate i into scratch memory and throws error if that candidate does not work
     /// after all. Where it has a member checker(), that returns a callable check(i): what is wrong with the results of
     /// candidate i, "" for nothing.
-    /// On a phantom rank nothing runs: its machine knows the choice, or this one does, or it is the first one.
+    /// On a phantom rank nothing runs: what is not known is the first one.
     /// Throws if there are no candidates, if all of them fail, or if the forced one gives wrong results.
     template <class MakeRunner>
     std::size_t get_or_measure(const std::string& key, std::span<const char* const> names, MakeRunner&& make_runner) {
         require(!names.empty(), "autotune: no candidate for ", key);
         const auto asked = forced(key, names);
-        if (on_phantom_rank()) return asked ? *asked : of_phantom(key, names);
+        if (on_phantom_rank()) return asked ? *asked : find(key, names).value_or(0);  // nothing is entered
         if (asked) return verified(key, names, *asked, make_runner);
         if (const auto known = find(key, names)) return *known;
         if (names.size() == 1 || policy() == autotune_policy::first) return enter(key, {names[0], {}}), 0;
@@ -116,7 +116,7 @@ public:
     /// Changes whenever an earlier answer may no longer hold; a kernel that remembers answers compares it.
     std::uint64_t epoch() const {
         const std::uint64_t real = epoch_.load(std::memory_order_acquire);
-        return on_phantom_rank() ? real | phantom_here->choices() << 32 : real;
+        return on_phantom_rank() ? ~real : real;  // what a phantom rank guessed is no answer to a real one
     }
 
     std::map<std::string, autotune_entry> entries() const {
@@ -212,12 +212,6 @@ private:
         const std::scoped_lock lock(table_);
         const auto known = entries_.find(key);
         return known == entries_.end() ? std::nullopt : place(known->second.choice, names);
-    }
-
-    // What the machine of this phantom rank chose, else this one, else the author's guess. Nothing is entered.
-    std::size_t of_phantom(const std::string& key, std::span<const char* const> names) const {
-        if (const int there = phantom_here->choice(key, names); there >= 0) return static_cast<std::size_t>(there);
-        return find(key, names).value_or(0);
     }
 
     void enter(const std::string& key, autotune_entry entry) {

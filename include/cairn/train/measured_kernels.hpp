@@ -3,10 +3,10 @@
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/kernel_call.hpp>
+#include <cairn/train/record.hpp>
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -32,16 +32,13 @@ public:
         const std::scoped_lock lock(mutex_);
         nlohmann::json all = nlohmann::json::array();
         for (const auto& [key, found] : kernels_) {
-            std::vector<double> seconds = found.seconds;
-            const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-            std::nth_element(seconds.begin(), middle, seconds.end());
             all.push_back({{"kind", std::get<0>(key)},
                            {"format", std::get<1>(key)},
                            {"shape", std::get<2>(key)},
                            {"flops", found.flops},
                            {"bytes", found.bytes},
-                           {"calls", seconds.size()},
-                           {"seconds", *middle}});
+                           {"calls", found.seconds.size()},
+                           {"seconds", median(found.seconds)}});
         }
         return all;
     }
@@ -63,16 +60,10 @@ private:
     std::map<std::tuple<std::string, std::string, std::vector<index_t>>, measurements> kernels_;
 };
 
-/// Writes what was measured over `steps` steps of `seconds` each. Throws where the file cannot be written.
-inline void write_kernels(const std::filesystem::path& file, const measured_kernels& kernels, double seconds,
-                          std::int64_t steps, int threads) {
+/// Writes the list. Throws where the file cannot be written.
+inline void write_kernels(const std::filesystem::path& file, const measured_kernels& kernels) {
     std::ofstream out(file);
-    out << nlohmann::json{{"step_seconds", seconds},
-                          {"steps", steps},
-                          {"threads", threads},
-                          {"kernels", kernels.list()}}
-               .dump()
-        << '\n';
+    out << kernels.list().dump() << '\n';
     require(out.flush().good(), "--kernels: cannot write ", file.string(), "; is there such a folder, and room on it?");
 }
 

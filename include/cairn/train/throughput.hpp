@@ -57,19 +57,17 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
     progress_line line(run.is_root());
     std::optional<measured_kernels> kernels;
     if (!run.task.options.kernels.empty()) kernels.emplace();
-    std::vector<double> seconds;
     for (std::int64_t i = 0; i < steps; ++i) {
         const stopwatch watch;
         const step_result done = run.update.trainer->step({*b, run.task.micro_batches}, interrupt_guard::requested());
         all.skipped += done.skipped;
-        seconds.push_back(watch.seconds());
-        all.rates.push_back(static_cast<double>(done.samples) / seconds.back());
+        all.rates.push_back(static_cast<double>(done.samples) / watch.seconds());
         line.show(i + 1, steps, concat("step ", i + 1, " of ", steps));
         if (done.stop) break;
     }
     trace::global().enable(false);
     line.print("");
-    if (kernels && run.is_root()) write_kernels(run.task.options.kernels, *kernels, median(seconds), steps, threads());
+    if (kernels && run.is_root()) write_kernels(run.task.options.kernels, *kernels);
     return all;
 }
 
