@@ -28,12 +28,15 @@ inline nlohmann::json simulate(const std::filesystem::path& file, int ranks,
         if (rank == 0) result = std::move(mine);
     });
     cairn::simulated_rank most;
+    cairn::joules_by_cause joules;  // of all hosts
     for (const cairn::simulated_rank& r : all.ranks) {
         most.computed = std::max(most.computed, r.computed);
         most.waited = std::max(most.waited, r.waited);
         most.bytes = std::max(most.bytes, r.bytes);
         most.messages = std::max(most.messages, r.messages);
         most.peak = std::max(most.peak, r.peak);
+        if (r.joules.total() > most.joules.total()) most.joules = r.joules;
+        joules += r.joules;
     }
     std::printf("simulated: %d ranks of %s%s, %.4g s with their start, in %.1f s here\n", ranks, machine.name.c_str(),
                 machine.calibrated ? "" : " (described, not calibrated)", all.seconds, watch.seconds());
@@ -44,6 +47,19 @@ inline nlohmann::json simulate(const std::filesystem::path& file, int ranks,
                             {"seconds", all.seconds},         {"most_computed_s", most.computed},
                             {"most_waited_s", most.waited},   {"most_bytes_sent", most.bytes},
                             {"most_messages", most.messages}, {"most_peak_bytes", most.peak}};
+    if (machine.power) {
+        const double hosts = joules.total();
+        std::printf(
+            "joules, modelled: %.4g of hosts (computing %.1f %%, waiting %.1f %%, idle %.1f %%; most of a rank %.4g), "
+            "%.4g of links\n",
+            hosts, 100 * joules.computing / hosts, 100 * joules.waiting / hosts, 100 * joules.idle / hosts,
+            most.joules.total(), all.link_joules);
+        result["simulation"]["joules"] = {{"computing", joules.computing},
+                                          {"waiting", joules.waiting},
+                                          {"idle", joules.idle},
+                                          {"links", all.link_joules},
+                                          {"most_of_a_rank", most.joules.total()}};
+    }
     return result;
 #else
     (void)ranks, (void)run;

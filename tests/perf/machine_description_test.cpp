@@ -20,6 +20,13 @@ count = 8
 ranks = 2
 cores = 8
 memory = 16_000_000_000
+[hosts.watts]
+idle = 50
+waiting = 80
+busy = [[1, 200], [0.8, 120]]
+[network.watts]
+idle = 4
+busy = 5
 [network]
 between = [[0, 1e-6], [1_000_000, 1e-4]]
 inside = [[0, 2e-7], [1_000_000, 5e-5]]
@@ -54,10 +61,15 @@ TEST_CASE("machine files: hosts, network and kernels are read", "[perf]") {
     CHECK(m.between.exchange(500'000) == Approx(5.05e-5));
     CHECK(m.inside.exchange(0) == Approx(2e-7));
     CHECK(m.topology.dimensions == std::vector<int>{4, 2});
+    CHECK(m.power->idle == 50);
+    CHECK(m.power->watts(0.5, 1) == 100);
+    CHECK(m.cable_power->watts(0.5) == 4.5);
     kernel_work work{.kind = "gemm", .format = "f32", .flops = 1e6, .bytes = 1e5, .shape = {64, 32, 16}, .extents = 3};
-    CHECK(m.seconds(work) == Approx(9e-6));  // as measured
+    CHECK(m.seconds(work) == Approx(9e-6));                            // as measured
+    CHECK(m.seconds(work, 0.5) == Approx(9e-6 * (10 + 2 * 11) / 21));  // 10 of 21 µs by the rates are of its bytes
     work.shape[0] = 65;
     CHECK(m.seconds(work) == Approx(1e-6 + 1e-5 + 1e-5));  // by the rates
+    CHECK(m.seconds(work, 0.5) == Approx(2e-6 + 2e-5 + 1e-5));
     work.format = "bf16";
     CHECK(m.seconds(work) == Approx(5e-6));  // "any"
     CHECK(test::message_of([&] { m.seconds({.kind = "pool", .format = "f32"}); }) ==
@@ -95,6 +107,20 @@ TEST_CASE("machine files: what is missing, impossible or in another unit is refu
     refused("topology = \"torus\"\ndimensions = [4, 2]",
             "topology = \"fat tree\"\ndown = [4, 4]\nup = [1, 2]\ncables = [1, 1]", "a fat tree of 16 hosts");
     refused("topology = \"torus\"", "topology = \"taurus\"", "did you mean 'torus'");
+    refused("idle = 50", "idle = -50", "hosts.watts.idle = -50 is out of range");
+    refused("idle = 50", "idle = 90", "idle = 90 is above waiting = 80");
+    refused("waiting = 80", "", "hosts.watts.waiting is missing");
+    refused("waiting = 80", "waiting = 130", "p-state 1: 120 busy is below waiting = 130");
+    refused("[[1, 200], [0.8, 120]]", "[[1, 0.2], [0.8, 0.12]]", "were they kW?");
+    refused("[[1, 200], [0.8, 120]]", "[[1, 200_000], [0.8, 120_000]]", "were they mW?");
+    refused("[[1, 200], [0.8, 120]]", "[[1, 200], [0.8, 200]]", "both fall from p-state to p-state");
+    refused("[[1, 200], [0.8, 120]]", "[[1, 200], [1, 120]]", "both fall from p-state to p-state");
+    refused("[[1, 200], [0.8, 120]]", "[[2.7, 200], [2.2, 120]]", "the first p-state is the highest, 1");
+    refused("[[1, 200], [0.8, 120]]", "[[1, -200]]", "each p-state is [frequency, watts], both above 0");
+    refused("[[1, 200], [0.8, 120]]", "[]", "busy is missing");
+    refused("busy = 5", "busy = 3", "network.watts: idle = 4 is above busy = 3");
+    refused("idle = 4\nbusy = 5", "idle = 0.004\nbusy = 0.005", "were they kW?");
+    refused("idle = 4\nbusy = 5", "idle = 4000\nbusy = 5000", "were they mW?");
     CHECK(test::contains(test::message_of([] { read(whole).check_ranks(17); }),
                          "17 ranks asked for; 8 hosts of 2 have room for 16"));
 }

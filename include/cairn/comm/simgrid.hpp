@@ -27,7 +27,8 @@ struct simulation_options {
 };
 
 struct simulation {
-    double seconds = 0;  // until the last rank was through
+    double seconds = 0;                       // until the last rank was through
+    double host_joules = 0, link_joules = 0;  // by SimGrid's count, where the machine has watts; of links: all together
     std::vector<simulated_rank> ranks;
 };
 
@@ -79,6 +80,7 @@ simulation run_simulated(const machine_description& machine, int ranks, Body&& b
             here.spend();
             here.numbers().end = here.now();
             here.numbers().peak = phantom.memory().total().peak;
+            state.end_of(rank);
             return;
         } catch (...) {
             state.failure = detail::named_failure(rank, std::current_exception()).first;
@@ -101,8 +103,11 @@ simulation run_simulated(const machine_description& machine, int ranks, Body&& b
     }
     if (state->failure) std::rethrow_exception(state.release()->failure);
     simulation result;
+    for (const simulated_rank& r : state->ranks) result.seconds = std::max(result.seconds, r.end);
+    result.host_joules = state->platform.host_joules();
+    result.link_joules = state->platform.link_joules();
+    state->share_joules(result.seconds);
     result.ranks = std::move(state->ranks);
-    for (const simulated_rank& r : result.ranks) result.seconds = std::max(result.seconds, r.end);
     return result;
 }
 

@@ -3,13 +3,16 @@
 // By itself it models TCP on a wide network (LV08: latency times 13, flows capped by their window); with the settings
 // here a message of m bytes takes what the machine's points say, and longer only where it shares a cable. A flow over
 // twice the cables gets half the share of one that it meets.
+// Where the machine has watts, SimGrid's plugins integrate them (perf/energy.hpp), which takes a third more time.
 // A process has one engine, whose clock begins at 0 once: one simulation a process.
 
 #if CAIRN_HAS_SIMGRID  // defined by the CMake target cairn::simgrid; without SimGrid this header is empty
 
 #include <cairn/core/error.hpp>
+#include <cairn/core/interval.hpp>
 #include <cairn/perf/machine_description.hpp>
 
+#include <simgrid/plugins/energy.h>
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/kernel/resource/NetworkModelIntf.hpp>
 #include <simgrid/s4u.hpp>
@@ -53,8 +56,9 @@ inline double widest(const link_model& link) {
 /// each, for sanitizers and debuggers, ten times slower).
 class simulated_platform {
 public:
-    simulated_platform(const machine_description& machine, const std::string& contexts)
+    simulated_platform(const machine_description& machine, int ranks, const std::string& contexts)
         : machine_(machine),
+          ranks_(ranks),
           between_(widest(machine.between)),
           inside_(machine.inside.empty() ? 1e12 : widest(machine.inside)) {
         start_engine(contexts);
@@ -65,6 +69,7 @@ public:
                 processors_.push_back(create_host(all, "processor " + std::to_string(h / machine.hosts_per_processor)));
         network->seal();
         all->seal();
+        if (machine.cable_power) give_watts_to_cables();
         using links = std::vector<s4u::Link*>;
         using zones = std::unordered_set<s4u::NetZone*>;
         auto* const model = all->get_network_model();
@@ -92,6 +97,27 @@ public:
         if (processors_.empty()) return host(rank);
         return processors_[static_cast<std::size_t>(machine_.host_of(rank) / machine_.hosts_per_processor)];
     }
+    /// Joules so far of the processors that ranks run on; 0 where the machine has no watts.
+    double host_joules() const {
+        double all = 0;
+        if (machine_.power)
+            for (int r = 0; r < ranks_; r += ranks_per_processor()) all += sg_host_get_consumed_energy(processor(r));
+        return all;
+    }
+    /// Of the network: all that its traffic draws, and of idle cables the share of the hosts that are used.
+    double link_joules() const {
+        double all = 0;
+        for (const s4u::Link* one_way : cables_) all += sg_link_get_consumed_energy(one_way);
+        if (cables_.empty()) return 0;
+        const double idle = machine_.cable_power->idle / 2 * static_cast<double>(cables_.size()) * engine_->get_clock();
+        const int used = (ranks_ + machine_.ranks_per_host - 1) / machine_.ranks_per_host;
+        return all - idle * (1 - static_cast<double>(used) / machine_.hosts);
+    }
+    int ranks_per_processor() const { return machine_.ranks_per_host * machine_.hosts_per_processor; }
+    /// A p-state of the machine's, or `idle`. Only where the machine has watts.
+    void set_power_state(int rank, std::size_t k) const { processor(rank)->set_pstate(static_cast<unsigned long>(k)); }
+    std::size_t idle() const { return machine_.power->states.size(); }
+
     /// Work of a processor that takes a rank alone one second: SimGrid drops what is below 1e-5 of its unit.
     static constexpr double second = 1e9;
 
@@ -103,6 +129,8 @@ private:
         std::vector<std::string> arguments{"cairn",
                                            "--log=xbt_cfg.thresh:warning",
                                            "--log=ker_engine.app:file:/dev/null",  // deadlocks are told by us
+                                           "--log=host_energy.thresh:warning",     // and joules
+                                           "--log=link_energy.thresh:warning",
                                            "--cfg=network/model:CM02",
                                            "--cfg=network/crosstraffic:0",
                                            "--cfg=network/TCP-gamma:1e15",
@@ -113,10 +141,34 @@ private:
         pointers.push_back(nullptr);
         int count = static_cast<int>(arguments.size());
         engine_ = new s4u::Engine(&count, pointers.data());  // never deleted: it would end actors that we have left
+        if (machine_.power) sg_host_energy_plugin_init();
+        if (machine_.cable_power) sg_link_energy_plugin_init();
     }
 
     s4u::Host* create_host(s4u::NetZone* zone, const std::string& name) const {
-        return zone->create_host(name, second)->set_core_count(std::max(1, machine_.cores / machine_.threads))->seal();
+        if (!machine_.power) return zone->create_host(name, second)->set_core_count(machine_.places())->seal();
+        // All p-states have one speed: a kernel's work is its seconds in its rank's p-state.
+        const host_power& power = *machine_.power;
+        const auto watts_of = [](double no_core, double all_cores) {  // without load, with the least, with all
+            return concat(cairn::text_of(no_core), ':', cairn::text_of(no_core), ':', cairn::text_of(all_cores));
+        };
+        std::string watts;
+        for (const power_state& state : power.states) watts += watts_of(power.waiting, state.busy) + ',';
+        watts += watts_of(power.idle, power.idle);
+        return zone->create_host(name, std::vector<double>(power.states.size() + 1, second))
+            ->set_core_count(machine_.places())
+            ->set_property("wattage_per_state", watts)
+            ->seal();
+    }
+
+    /// A cable's two ways are a link each.
+    void give_watts_to_cables() {
+        for (s4u::Link* link : engine_->get_all_links()) {
+            if (link->get_name().starts_with("inside ") || link->get_name().starts_with("__")) continue;
+            link->set_property("wattage_range", concat(cairn::text_of(machine_.cable_power->idle / 2), ':',
+                                                       cairn::text_of(machine_.cable_power->busy / 2)));
+            cables_.push_back(link);
+        }
     }
 
     s4u::NetZone* create_network(s4u::NetZone* all) {
@@ -170,9 +222,11 @@ private:
     static constexpr double cable_latency = 1e-6;  // nominal: what it really is, the callbacks say
 
     const machine_description& machine_;
+    int ranks_;
     double between_, inside_;  // bytes a second
     s4u::Engine* engine_ = nullptr;
     std::vector<s4u::Host*> hosts_, processors_;
+    std::vector<s4u::Link*> cables_;  // with watts, a way each
 };
 
 }  // namespace cairn::detail

@@ -10,12 +10,14 @@
 #include <cairn/core/phantom.hpp>
 #include <cairn/core/rank_locals.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <list>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +31,7 @@ struct simulated_rank {
     double waited = 0;                     // seconds in waits for messages
     std::int64_t messages = 0, bytes = 0;  // sent
     index_t peak = 0;                      // bytes of memory
+    joules_by_cause joules;                // of its share of its processor, where the machine has watts
 };
 
 namespace detail {
@@ -47,11 +50,15 @@ class simulated_machine;
 /// others run.
 struct simulation_state {
     simulation_state(const machine_description& m, int count, const std::string& contexts)
-        : machine(m), platform(m, contexts), ranks(static_cast<std::size_t>(count)) {}
+        : machine(m),
+          platform(m, count, contexts),
+          ranks(static_cast<std::size_t>(count)),
+          power_states(static_cast<std::size_t>(count)) {}
 
     const machine_description& machine;
     simulated_platform platform;
     std::vector<simulated_rank> ranks;
+    std::vector<std::size_t> power_states;   // of the ranks
     std::vector<s4u::ActorPtr> actors;       // of the ranks
     std::list<simulated_machine*> machines;  // of ranks and helpers
     std::vector<s4u::CommPtr> left;          // messages that a dropped request left under way
@@ -66,6 +73,33 @@ struct simulation_state {
         for (;;) let_others_run([] { s4u::this_actor::suspend(); });
     }
     struct stopped {};
+
+    /// A processor idles when the last of its ranks is through.
+    void end_of(int rank) {
+        if (!machine.power) return;
+        const int n = platform.ranks_per_processor(), first = rank / n * n;
+        for (int r = first; r < first + n && r < static_cast<int>(ranks.size()); ++r)
+            if (ranks[static_cast<std::size_t>(r)].end == 0 && r != rank) return;
+        let_others_run([&] { platform.set_power_state(rank, platform.idle()); });
+    }
+
+    /// Joules of the ranks by cause: those of computing are there. The ranks of a processor share the rest evenly.
+    void share_joules(double seconds) {
+        if (!machine.power) return;
+        const auto n = static_cast<std::size_t>(platform.ranks_per_processor());
+        for (std::size_t first = 0; first < ranks.size(); first += n) {
+            const std::span<simulated_rank> all(&ranks[first], std::min(n, ranks.size() - first));
+            double busy = 0, end = 0;  // seconds; busy: of all cores
+            for (const simulated_rank& r : all) {
+                busy += r.computed / machine.places();
+                end = std::max(end, r.end);
+            }
+            for (simulated_rank& r : all) {
+                r.joules.waiting = machine.power->waiting * (end - busy) / static_cast<double>(all.size());
+                r.joules.idle = machine.power->idle * (seconds - end) / static_cast<double>(all.size());
+            }
+        }
+    }
 };
 
 /// Clock and speed of one actor.
@@ -81,7 +115,10 @@ public:
 
     int rank() const { return rank_; }
     double now() override { return s4u::Engine::get_clock() + charged_; }
-    void charge(const kernel_work& work) override { spend_later(state.machine.seconds(work)); }
+    void charge(const kernel_work& work) override {
+        spend_later(power_state() == 0 ? state.machine.seconds(work)
+                                       : state.machine.seconds(work, power().states[power_state()].frequency));
+    }
     void pass(double seconds) override {
         spend();
         if (seconds > 0) let_others_run([&] { s4u::this_actor::sleep_for(seconds); });
@@ -93,11 +130,30 @@ public:
     void spend_later(double seconds) {
         charged_ += seconds;
         numbers().computed += seconds;
+        if (state.machine.power)
+            numbers().joules.computing += power().states[power_state()].busy * seconds / state.machine.places();
     }
     void spend() {
         if (charged_ <= 0) return;
         const double work = std::exchange(charged_, 0.0) * simulated_platform::second;
         let_others_run([&] { s4u::this_actor::exec_init(work)->set_host(state.platform.processor(rank_))->wait(); });
+    }
+
+    double joules() override {
+        spend();
+        double all = 0;
+        let_others_run([&] { all = state.platform.host_joules() + state.platform.link_joules(); });
+        return all;
+    }
+    void set_power_state(std::size_t k) override {
+        if (k == power_state()) return;
+        require(state.machine.power.has_value() && k < power().states.size(), "machine ", state.machine.name,
+                ": no p-state ", k, " among hosts.watts.busy");
+        require(state.platform.ranks_per_processor() == 1, "machine ", state.machine.name, ": rank ", rank_,
+                " cannot choose its frequency: it shares its processor with other ranks");
+        spend();
+        state.power_states[static_cast<std::size_t>(rank_)] = k;
+        let_others_run([&] { state.platform.set_power_state(rank_, k); });
     }
 
     simulated_rank& numbers() { return state.ranks[static_cast<std::size_t>(rank_)]; }
@@ -106,6 +162,9 @@ public:
     const simulated_wait* waits = nullptr;  // null: for no message
 
 private:
+    const host_power& power() const { return *state.machine.power; }
+    std::size_t power_state() const { return state.power_states[static_cast<std::size_t>(rank_)]; }
+
     int rank_;
     double charged_ = 0;
     std::list<simulated_machine*>::iterator at_;

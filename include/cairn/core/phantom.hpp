@@ -50,6 +50,10 @@ public:
     virtual void pass(double seconds) = 0;
     /// A message between two ranks on different hosts; 0: messages take no time here.
     virtual double message_seconds(double /*bytes*/) { return 0; }
+    /// Joules so far of all ranks and the network between them; 0: unknown.
+    virtual double joules() { return 0; }
+    /// The rank's kernels run in p-state k from now on.
+    virtual void set_power_state(std::size_t /*k*/) {}
     /// A helper of this rank.
     virtual std::unique_ptr<job_queue> start_queue() = 0;
 };

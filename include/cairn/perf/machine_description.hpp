@@ -6,6 +6,7 @@
 #include <cairn/core/error.hpp>
 #include <cairn/core/link_model.hpp>
 #include <cairn/core/phantom.hpp>
+#include <cairn/perf/energy.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -29,6 +30,12 @@ struct kernel_rate {
             if (known != measured.end()) return known->second;
         }
         return start + work.flops / flops + work.bytes / bandwidth;
+    }
+    /// Where the clock runs at `frequency` of its highest (perf/energy.hpp).
+    double seconds(const kernel_work& work, double frequency) const {
+        const double of_bytes = work.bytes / bandwidth, all = start + work.flops / flops + of_bytes;
+        const double share = all > 0 ? of_bytes / all : 0;
+        return seconds(work) * (share + (1 - share) / frequency);
     }
 };
 
@@ -61,20 +68,28 @@ struct machine_description {
     std::optional<kernel_rate> other;                                    // of kinds that are not in the table
     link_model between, inside;  // one way, between neighbouring hosts and between ranks of one host
     network_topology topology;
-    index_t eager = 0;   // shorter messages leave before their receiver asks for them
-    double message = 0;  // seconds that the processor spends to send or to receive one
+    index_t eager = 0;                      // shorter messages leave before their receiver asks for them
+    double message = 0;                     // seconds that the processor spends to send or to receive one
+    std::optional<host_power> power;        // none: no joules are told
+    std::optional<link_power> cable_power;  // of a cable between two hosts, or to a switch
 
     int most_ranks() const { return hosts * ranks_per_host; }
     int host_of(int rank) const { return rank / ranks_per_host; }
+    /// Ranks whose kernels a processor runs side by side at full speed.
+    int places() const { return std::max(1, cores / threads); }
 
-    /// Of a kernel and the gap before it. Throws naming a kernel without a rate.
-    double seconds(const kernel_work& work) const {
+    /// Of a kernel and the gap before it, where the clock runs at `frequency` of its highest. Throws naming a kernel
+    /// without a rate.
+    double seconds(const kernel_work& work, double frequency = 1) const {
+        const auto with_gap = [&](const kernel_rate& rate) {
+            return frequency == 1 ? gap + rate.seconds(work) : gap / frequency + rate.seconds(work, frequency);
+        };
         for (const char* format : {work.format, "any"})
             if (const auto rate = kernels.find({work.kind, format}); rate != kernels.end())
-                return gap + rate->second.seconds(work);
+                return with_gap(rate->second);
         require(other.has_value(), "machine ", name, ": no rate for the kernel '", work.kind, "' in format '",
                 work.format, "'; measure it, or give [kernels.other] for all that is not in the table");
-        return gap + other->seconds(work);
+        return with_gap(*other);
     }
 
     /// Throws naming what cannot be, and what it may have been meant to be.
@@ -91,6 +106,8 @@ struct machine_description {
         if (gap >= too_slow) wrong("gap = ", gap, " seconds between kernels: were they ms or µs?");
         if (message >= too_slow) wrong("message = ", message, " seconds: were they ms or µs?");
         if (topology.hop >= too_slow) wrong("hop = ", topology.hop, " seconds: were they ms or µs?");
+        if (power) power->check(concat("machine ", name), cores);
+        if (cable_power) cable_power->check(concat("machine ", name));
         check_topology();
     }
 

@@ -12,6 +12,10 @@
 //   share_processor = 1               # hosts that share one processor
 //   memory = 256_000_000_000          # of a host; left out: no limit
 //   gap = 1e-6                        # of a rank between two kernels, in none of them
+//   [hosts.watts]                     # left out: no joules are told (perf/energy.hpp)
+//   idle = 110                        # of a host without a running rank
+//   waiting = 200                     # of one whose ranks all wait for messages, polling
+//   busy = [[1, 470], [0.8, 295]]     # p-states, falling: frequency of the highest one, and watts with all cores busy
 //   [network]
 //   between = [[0, 1.5e-6], [1_000_000, 85e-6]]   # bytes and seconds of a message between neighbouring hosts, one way
 //   inside = [[0, 4e-7], [1_000_000, 1e-4]]       # between ranks of one host
@@ -23,6 +27,9 @@
 //   hop = 1e-7                        # of each cable beyond those between neighbours
 //   eager = 8192                      # shorter messages do not wait for their receiver
 //   message = 3e-7                    # of the processor, to send or to receive one
+//   [network.watts]                   # of a cable with both its ends
+//   idle = 4
+//   busy = 5                          # both ways at full rate
 //   [kernels."convolution forward".float]           # kind and format, "any" for the formats not named
 //   start = 2e-6                      # seconds = start + operations / flops + bytes / bytes a second
 //   flops = 1e12
@@ -35,6 +42,7 @@
 #include <cairn/train/settings.hpp>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,6 +80,27 @@ inline link_model link_in(configuration& c, const std::string& key) {
     return link_model(std::move(points));
 }
 
+inline double watts_in(configuration& c, const std::string& key) {
+    require(c.has(key), key, " is missing: watts are given whole, idle, busy, and of hosts waiting");
+    return c.get(key, 0.0, at_least(0));
+}
+
+inline std::optional<host_power> host_power_in(configuration& c) {
+    if (c.names_in("hosts.watts").empty()) return std::nullopt;
+    host_power power{watts_in(c, "hosts.watts.idle"), watts_in(c, "hosts.watts.waiting"), {}};
+    for (const std::vector<double>& state : c.get("hosts.watts.busy", std::vector<std::vector<double>>{})) {
+        require(state.size() == 2 && state[0] > 0 && state[1] > 0,
+                "hosts.watts.busy: each p-state is [frequency, watts], both above 0");
+        power.states.push_back({state[0], state[1]});
+    }
+    return power;
+}
+
+inline std::optional<link_power> link_power_in(configuration& c) {
+    if (c.names_in("network.watts").empty()) return std::nullopt;
+    return link_power{watts_in(c, "network.watts.idle"), watts_in(c, "network.watts.busy")};
+}
+
 }  // namespace detail
 
 /// Throws naming entries that are missing, unknown or impossible.
@@ -103,6 +132,8 @@ inline machine_description machine_in(configuration c) {
     network("message", m.message, at_least(0));
     m.between = detail::link_in(c, "network.between");
     m.inside = detail::link_in(c, "network.inside");
+    m.power = detail::host_power_in(c);
+    m.cable_power = detail::link_power_in(c);
     for (const std::string& kind : c.names_in("kernels")) {
         const std::string section = "kernels." + kind;
         if (kind == "other")

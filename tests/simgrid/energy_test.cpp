@@ -1,0 +1,224 @@
+// Joules of simulations: SimGrid's documented examples, and this library's use of its plugins against closed forms.
+
+#include "simgrid/simulated.hpp"
+
+#include <cairn/comm/collectives/all_reduce.hpp>
+
+#include <numeric>
+#include <sstream>
+#include <vector>
+
+namespace cairn {
+
+namespace {
+
+namespace s4u = simgrid::s4u;
+
+/// Hosts that draw 100 W idle, 250 W waiting, and 700 W busy; cables that draw 4 to 10 W.
+machine_description powered(int hosts) {
+    machine_description m = test::star(hosts);
+    m.power = host_power{100, 250, {{1, 700}, {0.9, 578}, {0.8, 480}, {0.7, 404}}};
+    m.cable_power = link_power{4, 10};
+    return m;
+}
+
+/// A second of a core at full frequency, of which its bytes need the whole where `memory`.
+void compute(double seconds, bool memory = false) {
+    phantom_here->charge({.kind = memory ? "copy" : "reduce", .flops = seconds * 1e9, .bytes = seconds * 1e10});
+}
+
+/// With rates for compute().
+machine_description with_kernels(machine_description m) {
+    m.kernels[{"reduce", "any"}] = {.flops = 1e9, .measured = {}};
+    m.kernels[{"copy", "any"}] = {.bandwidth = 1e10, .measured = {}};
+    return m;
+}
+
+/// seconds, hosts, links; then computing, waiting and idle joules of each rank.
+template <class Body>
+std::vector<double> joules_of(const machine_description& m, int ranks, Body body,
+                              const std::string& on = test::contexts) {
+    std::istringstream in(test::simulated(
+        m, ranks, body,
+        [](const simulation& s) {
+            std::string all = concat(text_of(s.seconds), ' ', text_of(s.host_joules), ' ', text_of(s.link_joules));
+            for (const simulated_rank& r : s.ranks)
+                all += concat(' ', text_of(r.joules.computing), ' ', text_of(r.joules.waiting), ' ',
+                              text_of(r.joules.idle));
+            return all;
+        },
+        on));
+    std::vector<double> numbers;
+    for (double x = 0; in >> x;) numbers.push_back(x);
+    return numbers;
+}
+
+/// Of the ranks.
+double sum_of_causes(const std::vector<double>& told) { return std::accumulate(told.begin() + 3, told.end(), 0.0); }
+
+}  // namespace
+
+// examples/cpp/energy-exec: three hosts of "100:93.33:200, 93:90:170, 90:90:150" W on four cores, 10 W when off.
+TEST_CASE("SimGrid: its documented joules of hosts", "[simgrid][energy]") {
+    const auto told = in_child_process([]() -> std::string {
+        std::string name = "cairn", quiet = "--log=root.thresh:warning";
+        char* arguments[] = {name.data(), quiet.data(), nullptr};
+        int count = 2;
+        auto* const engine = new s4u::Engine(&count, arguments);
+        sg_host_energy_plugin_init();
+        auto* const zone = s4u::create_full_zone("zone");
+        std::vector<s4u::Host*> hosts;
+        for (const char* host : {"1", "2", "3"})
+            hosts.push_back(zone->create_host(host, std::vector<double>{100e6, 50e6, 20e6})
+                                ->set_core_count(4)
+                                ->set_property("wattage_per_state", "100:93.33333333333333:200, 93:90:170, 90:90:150")
+                                ->set_property("wattage_off", "10")
+                                ->seal());
+        zone->seal();
+        std::string all;
+        s4u::Actor::create("dvfs", hosts[0], [&] {
+            const auto tell = [&](int i = 0) {
+                all += text_of(sg_host_get_consumed_energy(hosts[static_cast<std::size_t>(i)])) + ' ';
+            };
+            s4u::this_actor::sleep_for(10), tell();
+            s4u::this_actor::execute(100e6), tell();
+            hosts[0]->set_pstate(2);
+            s4u::this_actor::execute(100e6), tell();
+            s4u::this_actor::sleep_for(4), tell();
+            hosts[1]->turn_off();
+            s4u::this_actor::sleep_for(10), tell(), tell(1), tell(2);
+        });
+        engine->run();
+        return all;
+    });
+    std::istringstream in(told);
+    for (const double expected : {1000, 1120, 1645, 2005, 2905, 2100, 3000}) {
+        double got = 0;
+        in >> got;
+        CHECK(got == Approx(expected).epsilon(1e-9));
+    }
+}
+
+// examples/cpp/energy-link: a bus of 100 kB/s and 1 to 3 W carries a message after 10 s.
+TEST_CASE("SimGrid: its documented joules of a link", "[simgrid][energy]") {
+    for (const auto& [bytes, expected] : {std::pair(25'000.0, 10.75), std::pair(50e6, 1510.0)}) {
+        const auto told = in_child_process([bytes = bytes]() -> std::string {
+            std::string arguments[] = {"cairn", "--log=root.thresh:warning", "--cfg=network/model:CM02",
+                                       "--cfg=network/crosstraffic:no"};
+            char* pointers[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), arguments[3].data(),
+                                nullptr};
+            int count = 4;
+            auto* const engine = new s4u::Engine(&count, pointers);
+            sg_link_energy_plugin_init();
+            auto* const zone = s4u::create_full_zone("zone");
+            s4u::Host* const hosts[] = {zone->create_host("a", 1e9)->seal(), zone->create_host("b", 1e9)->seal()};
+            auto* const bus = zone->create_link("bus", 100e3)->set_property("wattage_range", "1:3")->seal();
+            zone->add_route(hosts[0]->get_netpoint(), hosts[1]->get_netpoint(), nullptr, nullptr,
+                            {s4u::LinkInRoute(bus)}, true);
+            zone->seal();
+            s4u::Actor::create("a", hosts[0], [bytes] {
+                s4u::this_actor::sleep_for(10);
+                s4u::Mailbox::by_name("m")->put(new int(1), static_cast<std::uint64_t>(bytes));
+            });
+            s4u::Actor::create("b", hosts[1], [] { delete s4u::Mailbox::by_name("m")->get<int>(); });
+            engine->run();
+            return text_of(sg_link_get_consumed_energy(bus));
+        });
+        CHECK(std::stod(told) == Approx(expected).epsilon(1e-9));
+    }
+}
+
+TEST_CASE("energy: a host draws P(load, p-state), for every load and p-state", "[simgrid][energy]") {
+    machine_description m = with_kernels(powered(1));
+    m.ranks_per_host = m.cores = 4;
+    m.inside = link_model(1e-6, 1e-10, 0);
+    for (int busy = 0; busy <= 4; ++busy) {  // of four ranks on four cores; the others wait for as long
+        const auto told = joules_of(m, 4, [busy](simgrid_communicator& c) {
+            if (c.rank() < busy) compute(2);
+            if (c.rank() >= busy) phantom_here->pass(2);
+        });
+        const double watts = 250 + (700 - 250) * busy / 4.0;
+        CHECK(told[1] == Approx(2 * watts).epsilon(1e-9));
+        CHECK(m.power->watts(busy / 4.0) == Approx(watts));
+        CHECK(sum_of_causes(told) == Approx(told[1]).epsilon(1e-9));
+        CHECK(told[3] == Approx(busy > 0 ? 2 * 700 / 4.0 : 0));
+    }
+    for (std::size_t k = 0; k < m.power->states.size(); ++k) {
+        const auto told = joules_of(with_kernels(powered(1)), 1, [k](simgrid_communicator&) {
+            phantom_here->set_power_state(k);
+            compute(2);
+            phantom_here->pass(1);
+        });
+        const auto [frequency, watts] = m.power->states[k];
+        CHECK(told[0] == Approx(2 / frequency + 1));
+        CHECK(told[1] == Approx(2 / frequency * watts + 250));
+        CHECK(told[3] == Approx(2 / frequency * watts));
+        CHECK(told[4] == Approx(250));
+    }
+}
+
+TEST_CASE("energy: what memory bounds takes as long at any frequency", "[simgrid][energy]") {
+    const auto told = joules_of(with_kernels(powered(1)), 1, [](simgrid_communicator&) {
+        phantom_here->set_power_state(2);
+        compute(2, true);
+    });
+    CHECK(told[0] == Approx(2));
+    CHECK(told[1] == Approx(2 * 480));
+}
+
+TEST_CASE("energy: ranks that are through leave their host idle", "[simgrid][energy]") {
+    const auto told = joules_of(with_kernels(powered(4)), 2, [](simgrid_communicator& c) { compute(1 + c.rank()); });
+    CHECK(told == std::vector<double>{2, told[1], told[2], 700, 0, 100, 1400, 0, 0});
+    CHECK(told[1] == Approx(2200));
+    CHECK(told[2] == Approx(2 * 2 * 4));  // of two hosts that are used, of four
+}
+
+TEST_CASE("energy: hosts that share a processor are counted once", "[simgrid][energy]") {
+    machine_description m = with_kernels(powered(4));
+    m.cores = 2, m.hosts_per_processor = 4;
+    const auto told = joules_of(m, 4, [](simgrid_communicator&) { compute(1); });  // two at a time
+    CHECK(told[0] == Approx(2));
+    CHECK(told[1] == Approx(2 * 700));
+    CHECK(sum_of_causes(told) == Approx(2 * 700));
+    CHECK(test::contains(test::simulated_error(m, 4, [](simgrid_communicator&) { phantom_here->set_power_state(1); }),
+                         "it shares its processor with other ranks"));
+    CHECK(test::contains(
+        test::simulated_error(powered(1), 1, [](simgrid_communicator&) { phantom_here->set_power_state(4); }),
+        "no p-state 4"));
+}
+
+// Ring: 2 (p−1) messages of n / p bytes on a way up and a way down of each rank's cable.
+TEST_CASE("energy: joules of an all-reduce are the closed form", "[simgrid][energy]") {
+    for (const int p : {2, 3, 4, 8, 16}) {
+        const machine_description m = powered(p);
+        const index_t count = 1'000'000L * p;
+        const auto all_reduce_once = [count](simgrid_communicator& c) {
+            tensor<float> data({count});
+            all_reduce(c, data.span(), {.algorithm = all_reduce_algorithm::ring});
+        };
+        const auto told = joules_of(m, p, all_reduce_once);
+        const double part = 4e6, steps = 2.0 * (p - 1);
+        const double adding = (p - 1) * part * 3e-10, seconds = steps * (1e-5 + part * 1e-9) + adding;
+        CHECK(told[0] == Approx(seconds).epsilon(1e-6));
+        CHECK(told[1] == Approx(p * (250 * seconds + (700 - 250) * adding)).epsilon(1e-6));
+        CHECK(told[2] == Approx(p * (4 * seconds + (10 - 4) * (seconds - adding))).epsilon(1e-6));
+        CHECK(sum_of_causes(told) == Approx(told[1]).epsilon(1e-9));
+        CHECK(told == joules_of(m, p, all_reduce_once));  // to the bit
+        if (p == 4) CHECK(told == joules_of(m, p, all_reduce_once, "thread"));
+    }
+}
+
+TEST_CASE("energy: a rank can ask for the joules so far; without watts there are none", "[simgrid][energy]") {
+    CHECK(test::simulated_error(with_kernels(powered(2)), 2, [](simgrid_communicator& c) {
+              if (c.rank() > 0) return phantom_here->pass(3);
+              compute(1);
+              const double before = phantom_here->joules();
+              compute(2);
+              const double during = phantom_here->joules() - before, expected = 2 * (700 + 250 + 2 * 4);
+              require(std::abs(during - expected) < 1e-6, during, " J instead of ", expected);
+          }) == "");
+    CHECK(joules_of(test::star(1), 1, [](simgrid_communicator&) { phantom_here->pass(1); }) ==
+          std::vector<double>{1, 0, 0, 0, 0, 0});
+}
+
+}  // namespace cairn
