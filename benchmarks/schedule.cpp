@@ -3,6 +3,7 @@
 //   schedule zb_h1 --stages 4 --micro-batches 8 [--virtual-stages 2] [--costs 1,1.2,0.8] [--hop 0.1] [--max-saved 3]
 //   schedule FILE.csv           a schedule written by hand or by PyTorch: validated, then the same
 //   … --csv | --json | --svg FILE
+//   … --last-stage 1.15 --energy benchmarks/machines/frontera-1056.toml   joules, and with frequency on slack
 //   schedule zb_h1 --stages 4 --micro-batches 8 --trace RUN/trace.json   what ran beside the plan at its times; --json
 //
 // --stages: ranks of the pipeline. --costs: times of F, I and W of all stages of a rank; a chunk takes its share.
@@ -14,12 +15,14 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "schedule/energy.hpp"
 #include "schedule/measured.hpp"
 #include "schedule/svg.hpp"
 
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,10 +31,10 @@ namespace {
 using namespace cairn;
 
 struct settings {
-    std::string name, svg, trace;
+    std::string name, svg, trace, machine;
     schedule_shape shape{0, 0, 0};
     std::vector<double> costs{1, 1, 1};
-    double hop = 0, max_saved = 0;
+    double hop = 0, max_saved = 0, last_stage = 1;
     int step = -1;
     bool csv = false, json = false;
 };
@@ -138,8 +141,13 @@ void run(const settings& s) {
     validate(program);
     if (!s.trace.empty()) return print_measured(s, program);
 
-    const pipeline_times t = simulate(program, uniform_costs(program, whole), s.hop);
-    const closed_form form = file || s.hop > 0 ? closed_form{} : schedule_closed_form(s.name, s.shape, whole);
+    std::vector<stage_costs> stages = uniform_costs(program, whole);
+    stages.back() = stages.back() / (1 / s.last_stage);
+    const pipeline_times t = simulate(program, stages, s.hop);
+    const closed_form form =
+        file || s.hop > 0 || s.last_stage != 1 ? closed_form{} : schedule_closed_form(s.name, s.shape, whole);
+    std::optional<schedule_energy> energy;
+    if (!s.machine.empty()) energy = energy_of_schedule(program, stages, s.hop, s.machine);
     if (!s.svg.empty()) {
         std::ofstream out(s.svg);
         require(bool{out << schedule_svg(program, t) << std::flush}, s.svg, ": cannot be written");
@@ -147,11 +155,14 @@ void run(const settings& s) {
     if (s.csv) {
         std::printf("%s", schedule_csv(program).c_str());
     } else if (s.json) {
-        std::printf("%s\n", record(program, t, form).dump().c_str());
+        nlohmann::json all = record(program, t, form);
+        if (energy) all["energy"] = to_json(*energy);
+        std::printf("%s\n", all.dump().c_str());
     } else {
         print_heading(program);
         std::printf("%s\n", schedule_grid(program, t).c_str());
         print_numbers(program, t, form);
+        if (energy) print_energy(*energy);
     }
 }
 
@@ -171,6 +182,10 @@ int main(int argc, char** argv) {
         ->expected(3)
         ->check(CLI::Range(1e-12, 1e12));
     app.add_option("--hop", s.hop, "time of a message between two ranks")->check(CLI::Range(0.0, 1e12));
+    app.add_option("--last-stage", s.last_stage, "times of the last stage, which has the loss, over the others'")
+        ->check(CLI::Range(1e-3, 1e3));
+    app.add_option("--energy", s.machine,
+                   "this machine's joules of a step, costs in seconds; and with frequency on slack");
     app.add_option("--max-saved", s.max_saved, "auto: micro-batches that a rank may save")->check(CLI::Range(0.0, 1e9));
     app.add_flag("--csv", s.csv, "print the lists in PyTorch's format, which this program and train read");
     app.add_flag("--json", s.json, "print all of it as one JSON object");

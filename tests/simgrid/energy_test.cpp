@@ -3,6 +3,8 @@
 #include "simgrid/simulated.hpp"
 
 #include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/parallel/pipeline/schedule.hpp>
+#include <cairn/train/pipeline_energy.hpp>
 
 #include <numeric>
 #include <sstream>
@@ -61,9 +63,10 @@ double sum_of_causes(const std::vector<double>& told) { return std::accumulate(t
 // examples/cpp/energy-exec: three hosts of "100:93.33:200, 93:90:170, 90:90:150" W on four cores, 10 W when off.
 TEST_CASE("SimGrid: its documented joules of hosts", "[simgrid][energy]") {
     const auto told = in_child_process([]() -> std::string {
-        std::string name = "cairn", quiet = "--log=root.thresh:warning";
-        char* arguments[] = {name.data(), quiet.data(), nullptr};
-        int count = 2;
+        std::string name = "cairn", quiet = "--log=root.thresh:warning",
+                    actors = concat("--cfg=contexts/factory:", test::contexts);
+        char* arguments[] = {name.data(), quiet.data(), actors.data(), nullptr};
+        int count = 3;
         auto* const engine = new s4u::Engine(&count, arguments);
         sg_host_energy_plugin_init();
         auto* const zone = s4u::create_full_zone("zone");
@@ -104,10 +107,11 @@ TEST_CASE("SimGrid: its documented joules of a link", "[simgrid][energy]") {
     for (const auto& [bytes, expected] : {std::pair(25'000.0, 10.75), std::pair(50e6, 1510.0)}) {
         const auto told = in_child_process([bytes = bytes]() -> std::string {
             std::string arguments[] = {"cairn", "--log=root.thresh:warning", "--cfg=network/model:CM02",
-                                       "--cfg=network/crosstraffic:no"};
-            char* pointers[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), arguments[3].data(),
-                                nullptr};
-            int count = 4;
+                                       "--cfg=network/crosstraffic:no",
+                                       concat("--cfg=contexts/factory:", test::contexts)};
+            char* pointers[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(),
+                                arguments[3].data(), arguments[4].data(), nullptr};
+            int count = 5;
             auto* const engine = new s4u::Engine(&count, pointers);
             sg_link_energy_plugin_init();
             auto* const zone = s4u::create_full_zone("zone");
@@ -206,6 +210,73 @@ TEST_CASE("energy: joules of an all-reduce are the closed form", "[simgrid][ener
         CHECK(told == joules_of(m, p, all_reduce_once));  // to the bit
         if (p == 4) CHECK(told == joules_of(m, p, all_reduce_once, "thread"));
     }
+}
+
+namespace {
+
+/// A rank's part of a pipeline's step: kernels in their p-states, messages of 100 KB; then gradients of 4 MB are added
+/// up by the ranks of one stage.
+void pipeline_step(simgrid_communicator& c, const pipeline_program& program, const pipeline_actions& all,
+                   const std::vector<std::size_t>& plan) {
+    const int stage = c.rank() % program.ranks, last = program.ranks - 1;
+    simgrid_communicator same_stage = c.split(stage, c.rank());
+    const tensor<float> data({25'000});
+    std::vector<simgrid_communicator::request> sent;
+    const auto send_to = [&](int peer, int tag) {
+        sent.push_back(c.isend(std::as_bytes(data.span()), c.rank() + peer - stage, tag));
+    };
+    for (std::size_t i = 0; i < all.actions.size(); ++i) {
+        if (all.places[i].rank != stage) continue;
+        const action& a =
+            program.actions[static_cast<std::size_t>(stage)][static_cast<std::size_t>(all.places[i].position)];
+        const bool forward = a.kind == action_kind::forward;
+        const int from = forward ? stage - 1 : stage + 1, to = forward ? stage + 1 : stage - 1;
+        tensor<float> received({25'000});
+        if (from >= 0 && from <= last) recv(c, received.span(), c.rank() + from - stage, 2 * a.micro_batch + forward);
+        phantom_here->set_power_state(plan[i]);
+        compute(all.actions[i].seconds);
+        if (to >= 0 && to <= last) send_to(to, 2 * a.micro_batch + forward);
+    }
+    for (auto& request : sent) request.wait();
+    phantom_here->set_power_state(0);
+    tensor<float> sum({1'000'000});
+    all_reduce(same_stage, sum.span(), {.algorithm = all_reduce_algorithm::ring});
+}
+
+}  // namespace
+
+// Of 8 stages the last is 15 % heavier; 8 such pipelines; of 64 data-parallel ranks one is 15 % slower.
+TEST_CASE("energy: frequency on slack saves 5 % of the joules at 1 % more time at most", "[simgrid][energy]") {
+    const machine_description m = with_kernels(powered(64));
+    const auto saves = [&](const std::string& what, const auto& step, const std::vector<timed_action>& actions) {
+        const std::vector<std::size_t> full(actions.size(), 0), slow = frequencies_on_slack(actions, *m.power);
+        const auto before = joules_of(m, 64, [&](simgrid_communicator&c) { step(c, full); }),
+                   after = joules_of(m, 64, [&](simgrid_communicator&c) { step(c, slow); });
+        INFO(what << ": joules " << after[1] / before[1] - 1 << ", seconds " << after[0] / before[0] - 1);
+        CHECK(after[1] + after[2] <= 0.95 * (before[1] + before[2]));
+        CHECK(after[0] <= 1.01 * before[0]);
+    };
+    const pipeline_program program = make_schedule("1f1b", {.ranks = 8, .micro_batches = 32});
+    std::vector<stage_costs> costs(8, {0.02, 0.02, 0.02});
+    costs.back() = costs.back() / (1 / 1.15);
+    const pipeline_actions pipeline = actions_of(program, costs);
+    saves(
+        "pipeline", [&](simgrid_communicator& c, const auto& plan) { pipeline_step(c, program, pipeline, plan); },
+        pipeline.actions);
+
+    std::vector<timed_action> ranks(64, {.seconds = 1, .needs = {}});
+    ranks[17].seconds = 1.15;
+    saves(
+        "straggler",
+        [&](simgrid_communicator& c, const auto& plan) {
+            const auto rank = static_cast<std::size_t>(c.rank());
+            phantom_here->set_power_state(plan[rank]);
+            compute(ranks[rank].seconds);
+            phantom_here->set_power_state(0);
+            tensor<float> sum({1'000'000});
+            all_reduce(c, sum.span(), {.algorithm = all_reduce_algorithm::ring});
+        },
+        ranks);
 }
 
 TEST_CASE("energy: a rank can ask for the joules so far; without watts there are none", "[simgrid][energy]") {

@@ -8,6 +8,7 @@
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/perf/machine.hpp>
+#include <cairn/perf/rapl.hpp>
 #include <cairn/train/checkpoint.hpp>
 #include <cairn/train/evaluate.hpp>
 #include <cairn/train/metrics_log.hpp>
@@ -65,6 +66,8 @@ public:
         test_and_save(run_.batches.test && !stopped_ && last_tested_ != algorithm_.steps());
         outcome_.interrupted = stopped_;
         outcome_.seconds = seconds();
+        outcome_.joules = energy_.joules();
+        outcome_.why_no_joules = energy_.why_not();
         return write_report(run_, directory(), outcome_, log_);
     }
 
@@ -192,6 +195,7 @@ private:
         entry["step"] = step;
         entry["epoch"] = run_.batches.epochs_of(step);
         entry["seconds"] = whole_.seconds();
+        if (const auto joules = energy_.joules()) entry["joules"] = *joules;
         if (run_.update.activations) {
             const audit_report& audit = run_.update.activations->last();
             entry["activations_added_variance"] = audit.added_share;
@@ -326,6 +330,7 @@ private:
     progress_line line_;
     const stopwatch whole_;  // the choice of kernels included
     stopwatch step_watch_;
+    perf::rapl energy_;                       // of rank 0's machine, where it counts
     std::optional<run_directory> directory_;  // of rank 0
     metrics_log log_;
     run_outcome outcome_;

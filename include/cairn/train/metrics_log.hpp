@@ -1,6 +1,7 @@
 #pragma once
 // metrics.jsonl: one JSON object a line.
-//   of training, every train.log_every steps   step, epoch, loss, lr, samples_per_s, seconds [, train_accuracy, …]
+//   of training, every train.log_every steps   step, epoch, loss, lr, samples_per_s, seconds
+//                                              [, joules, train_accuracy, …]
 //   of a test                                  step, test_loss, test_FIGURE …
 // Means of training are over the steps since the last line.
 

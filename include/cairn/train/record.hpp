@@ -152,6 +152,10 @@ inline void print_result(const std::string& name, const nlohmann::json& result, 
     row("throughput", print("%.1f samples/s (median)", result["samples_per_s"].get<double>()));
     row("time", clock_text(result["seconds"].get<double>()));
     row("peak memory", print("%.1f MiB", result["peak_bytes"].get<double>() / (1 << 20)));
+    row("energy of the processors",
+        result.contains("joules")
+            ? print("%.4g kJ, ", 1e-3 * result["joules"].get<double>()) + result["joules_are"].get<std::string>()
+            : result["joules_are"].get<std::string>());
     row("waited for data", print("%.2f %%", 100 * result["stall_fraction"].get<double>()));
     row("report", report);
     std::fflush(stdout);

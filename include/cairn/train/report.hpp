@@ -15,6 +15,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ namespace cairn {
 struct run_outcome {
     bool interrupted = false;
     double seconds = 0;
+    std::optional<double> joules;  // of the processors of rank 0's machine, as it counts them
+    std::string why_no_joules;
     int skipped_steps = 0;
     evaluation test;      // of the last test
     metric_list metrics;  // likewise
@@ -82,6 +85,8 @@ nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metri
                           {"skipped_steps", o.skipped_steps},
                           {"stall_fraction", o.seconds > 0 ? run.batches.train->stats().stall_seconds / o.seconds : 0},
                           {"skipped_samples", run.batches.train->stats().skipped}};
+    if (o.joules) result["joules"] = *o.joules;
+    result["joules_are"] = o.joules ? "measured" : "not measured: " + o.why_no_joules;
     if (const auto loss = log.recent_loss()) result["train_loss"] = *loss;
     if (o.test.count) result["test_loss"] = o.test.loss();
     if (run.update.trainer) result["flops_per_sample"] = run.model.training_flops;

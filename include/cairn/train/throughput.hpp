@@ -3,6 +3,7 @@
 // stages of a pipeline (--profile).
 
 #include <cairn/perf/machine.hpp>
+#include <cairn/perf/rapl.hpp>
 #include <cairn/train/measured_kernels.hpp>
 #include <cairn/train/pipeline_profile.hpp>
 #include <cairn/train/process.hpp>
@@ -32,6 +33,7 @@ constexpr double throughput_seconds = 12;  // of measured steps, where their num
 struct timed_steps {
     std::vector<double> rates;
     int skipped = 0;
+    std::optional<double> joules;  // a step, on rank 0: of all simulated ranks, or of this machine
 };
 
 /// Collective. `steps`: -1 for as many as fill throughput_seconds.
@@ -57,6 +59,11 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
     progress_line line(run.is_root());
     std::optional<measured_kernels> kernels;
     if (!run.task.options.kernels.empty()) kernels.emplace();
+    perf::rapl counted;
+    const auto joules_so_far = [&] {
+        return on_phantom_rank() ? std::optional(phantom_here->joules()) : counted.joules();
+    };
+    const double joules_before = run.is_root() ? joules_so_far().value_or(-1) : -1;
     for (std::int64_t i = 0; i < steps; ++i) {
         const stopwatch watch;
         const step_result done = run.update.trainer->step({*b, run.task.micro_batches}, interrupt_guard::requested());
@@ -65,6 +72,9 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
         line.show(i + 1, steps, concat("step ", i + 1, " of ", steps));
         if (done.stop) break;
     }
+    if (joules_before >= 0)
+        if (const double after = joules_so_far().value_or(-1); after > joules_before)
+            all.joules = (after - joules_before) / static_cast<double>(all.rates.size());
     trace::global().enable(false);
     line.print("");
     if (kernels && run.is_root()) write_kernels(run.task.options.kernels, *kernels);
@@ -102,7 +112,7 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
     require(on_host || !table || run.model.plan,
             "--profile times layers on the host, and stages of a pipeline; a profiler of ", D::name,
             " tells more, such as nsys profile train ... --throughput");
-    const auto [rates, skipped] = detail::time_steps(run, steps, table && !run.model.plan);
+    const auto [rates, skipped, joules] = detail::time_steps(run, steps, table && !run.model.plan);
     const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
     nlohmann::json memory = memory_by_category(D::memory());
     if (const index_t saved = run.update.trainer->take_saved_after_forward();
@@ -134,6 +144,9 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
         std::printf(" = %.1f %% of the measured matrix peak of %.0f GFLOP/s", 100 * rate * flops / peak_flops,
                     peak_flops / 1e9);
     std::printf("\n");
+    if (joules)
+        std::printf("%.4g J a step, %s\n", *joules,
+                    on_phantom_rank() ? "modelled, of all ranks and links" : "measured, of this machine's processors");
     for (const auto& [use, bytes] : memory.items())
         std::printf("peak %-14s %9.1f MiB\n", use.c_str(), bytes.template get<double>() / (1 << 20));
     if (!on_phantom_rank())
@@ -147,6 +160,10 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
             {"loss_scale", run.model.scaler ? nlohmann::json(run.model.scaler->scale()) : nlohmann::json()},
             {"communication", communication},
             {"samples_per_s", rate},
+            {"joules_a_step", joules ? nlohmann::json(*joules) : nlohmann::json()},
+            {"joules_are", !joules             ? nlohmann::json()
+                           : on_phantom_rank() ? "modelled"
+                                               : "measured"},
             {"peak_bytes", on_phantom_rank() ? pool_peak : resident},
             {"batch", run.task.batch},
             {"threads", threads()},
