@@ -147,7 +147,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     std::string workload, data, machine_file;
     std::vector<std::string> sets;
     cairn::session_options options;
-    int threads = 0, ranks = 0;
+    int threads = 0, ranks = 0, p_state = -1;
     bool throughput = false, profile = false, plan = false;
     app.add_option("workload", workload, "TOML file; those of Cairn are in benchmarks/workloads");
     app.add_option("--set", sets, "section.key=value, over the file")->allow_extra_args(false)->take_all();
@@ -164,9 +164,13 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     CLI::Option* const asks_for_plan =
         app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing")
             ->excludes("--throughput", "--profile", "--resume");
-    app.add_option("--simulate", machine_file, "training steps on a machine described by this TOML file")
-        ->excludes(asks_for_plan)
-        ->excludes("--profile", "--resume", "--kernels");
+    CLI::Option* const asks_to_simulate =
+        app.add_option("--simulate", machine_file, "training steps on a machine described by this TOML file")
+            ->excludes(asks_for_plan)
+            ->excludes("--profile", "--resume", "--kernels");
+    app.add_option("--p-state", p_state, "of --simulate: frequency of all kernels, by its place in the machine's list")
+        ->needs(asks_to_simulate)
+        ->check(CLI::Range(0, 1000));
     app.add_option("--ranks", ranks, "of --plan and --simulate, without mpirun: so many ranks (default: 1)");
     int status = 0;
     bool reads = true;
@@ -221,7 +225,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     if (plan && world.size() == 1) return print_plan(settings, options, ranks), require_printed(), 0;
     const cairn::interrupt_guard guard(is_root);
     if (simulates) {
-        const auto result = simulate(machine_file, std::max(1, ranks), [&](cairn::any_communicator simulated) {
+        const auto result = simulate(machine_file, std::max(1, ranks), p_state, [&](cairn::any_communicator simulated) {
             return run_session(settings, options, std::move(simulated), 0, false, false);
         });
         std::cout << cairn::detail::printable(result) << std::endl;

@@ -15,9 +15,13 @@
 
 /// run(world) on each of `ranks` simulated ranks; returns rank 0's result, with what the ranks did ("simulation").
 /// Prints that, too. Throws where this program was built without SimGrid.
-inline nlohmann::json simulate(const std::filesystem::path& file, int ranks,
+/// `p_state`: that all kernels run in, instead of the file's; -1: the file's.
+inline nlohmann::json simulate(const std::filesystem::path& file, int ranks, int p_state,
                                const std::function<nlohmann::json(cairn::any_communicator)>& run) {
-    const cairn::machine_description machine = cairn::read_machine(file);
+    cairn::machine_description machine = cairn::read_machine(file);
+    cairn::require(p_state < 0 || machine.power, "--p-state ", p_state, ": machine ", machine.name,
+                   " has no [hosts.watts]");
+    if (p_state >= 0) machine.power->state = static_cast<std::size_t>(p_state);
 #if CAIRN_HAS_SIMGRID
     cairn::set_threads(machine.threads);  // workspaces depend on it; no kernel runs
     nlohmann::json result;

@@ -118,6 +118,7 @@ TEST_CASE("machine files: what is missing, impossible or in another unit is refu
     refused("[[1, 200], [0.8, 120]]", "[[2.7, 200], [2.2, 120]]", "the first p-state is the highest, 1");
     refused("[[1, 200], [0.8, 120]]", "[[1, -200]]", "each p-state is [frequency, watts], both above 0");
     refused("[[1, 200], [0.8, 120]]", "[]", "busy is missing");
+    refused("idle = 50", "idle = 50\np_state = 2", "p_state = 2; busy has p-states 0 to 1");
     refused("busy = 5", "busy = 3", "network.watts: idle = 4 is above busy = 3");
     refused("idle = 4\nbusy = 5", "idle = 0.004\nbusy = 0.005", "were they kW?");
     refused("idle = 4\nbusy = 5", "idle = 4000\nbusy = 5000", "were they mW?");

@@ -158,6 +158,9 @@ TEST_CASE("energy: a host draws P(load, p-state), for every load and p-state", "
         CHECK(told[1] == Approx(2 / frequency * watts + 250));
         CHECK(told[3] == Approx(2 / frequency * watts));
         CHECK(told[4] == Approx(250));
+        machine_description all_in_it = with_kernels(powered(1));
+        all_in_it.power->state = k;
+        CHECK(told == joules_of(all_in_it, 1, [](simgrid_communicator&) { compute(2), phantom_here->pass(1); }));
     }
 }
 

@@ -158,7 +158,8 @@ private:
         return zone->create_host(name, std::vector<double>(power.states.size() + 1, second))
             ->set_core_count(machine_.places())
             ->set_property("wattage_per_state", watts)
-            ->seal();
+            ->seal()
+            ->set_pstate(static_cast<unsigned long>(power.state));
     }
 
     /// A cable's two ways are a link each.

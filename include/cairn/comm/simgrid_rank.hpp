@@ -53,7 +53,7 @@ struct simulation_state {
         : machine(m),
           platform(m, count, contexts),
           ranks(static_cast<std::size_t>(count)),
-          power_states(static_cast<std::size_t>(count)) {}
+          power_states(static_cast<std::size_t>(count), m.power ? m.power->state : 0) {}
 
     const machine_description& machine;
     simulated_platform platform;

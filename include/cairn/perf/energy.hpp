@@ -27,6 +27,7 @@ struct power_state {
 struct host_power {
     double idle = 0, waiting = 0;
     std::vector<power_state> states;  // p-states, the highest frequency first
+    std::size_t state = 0;            // of kernels, where their rank chooses no other
 
     /// With the share `load` of its cores busy in p-state k, the ranks on all others waiting.
     double watts(double load, std::size_t k = 0) const { return waiting + (states.at(k).busy - waiting) * load; }
@@ -38,6 +39,7 @@ struct host_power {
             wrong("busy is missing: [[1, watts at the highest frequency], [frequency / highest, …], …]");
         if (states[0].frequency != 1)
             wrong("busy begins with frequency ", states[0].frequency, "; the first p-state is the highest, 1");
+        if (state >= states.size()) wrong("p_state = ", state, "; busy has p-states 0 to ", states.size() - 1);
         constexpr double least = 0.1, most = 2000;  // of a core, its share of memory and accelerators included
         const double each = states[0].busy / cores;
         if (each < least || each > most)

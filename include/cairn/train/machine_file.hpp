@@ -16,6 +16,7 @@
 //   idle = 110                        # of a host without a running rank
 //   waiting = 200                     # of one whose ranks all wait for messages, polling
 //   busy = [[1, 470], [0.8, 295]]     # p-states, falling: frequency of the highest one, and watts with all cores busy
+//   p_state = 0                       # that kernels run in, counted from 0
 //   [network]
 //   between = [[0, 1.5e-6], [1_000_000, 85e-6]]   # bytes and seconds of a message between neighbouring hosts, one way
 //   inside = [[0, 4e-7], [1_000_000, 1e-4]]       # between ranks of one host
@@ -93,6 +94,7 @@ inline std::optional<host_power> host_power_in(configuration& c) {
                 "hosts.watts.busy: each p-state is [frequency, watts], both above 0");
         power.states.push_back({state[0], state[1]});
     }
+    power.state = c.get("hosts.watts.p_state", power.state, at_least(0));
     return power;
 }
 
