@@ -225,8 +225,10 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     if (plan && world.size() == 1) return print_plan(settings, options, ranks), require_printed(), 0;
     const cairn::interrupt_guard guard(is_root);
     if (simulates) {
-        const auto result = simulate(machine_file, std::max(1, ranks), p_state, [&](cairn::any_communicator simulated) {
-            return run_session(settings, options, std::move(simulated), 0, false, false);
+        const auto result = simulate(machine_file, std::max(1, ranks), p_state, [&](auto simulated, auto begin_steps) {
+            cairn::session_options of_rank = options;
+            of_rank.on_start = begin_steps;
+            return run_session(settings, of_rank, std::move(simulated), 0, false, false);
         });
         std::cout << cairn::detail::printable(result) << std::endl;
         return require_printed(), 0;

@@ -9,6 +9,7 @@
 #include <cairn/comm/collectives/broadcast.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/comm/counting_communicator.hpp>
+#include <cairn/comm/require_equal.hpp>
 #include <cairn/comm/threads.hpp>
 
 #include <bit>
@@ -153,6 +154,19 @@ TEST_CASE("formulas: texts of all ranks go up a tree and back", "[collectives]")
         });
         CHECK(c.all_messages == 4 * (p - 1));
         CHECK(c.messages <= 2 + 2 * ceil_log(p));
+    }
+}
+
+TEST_CASE("formulas: values of all ranks go up a tree and down again", "[collectives]") {
+    for (int p = 1; p <= 17; ++p) {
+        const group_counts c = counted(p, [](counter& w, auto) {
+            const std::vector<int> all = values_of_ranks(w, 100 + w.rank());
+            require(std::ssize(all) == w.size(), all.size(), " values");
+            for (int r = 0; r < w.size(); ++r)
+                require(all[static_cast<std::size_t>(r)] == 100 + r, "the value of rank ", r, " on ", w.rank());
+        });
+        CHECK(c.all_messages == 2 * (p - 1));
+        CHECK(c.messages <= 1 + ceil_log(p));
     }
 }
 

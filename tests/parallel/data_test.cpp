@@ -4,6 +4,8 @@
 
 #include "catch.hpp"
 
+#include <cairn/comm/counting_communicator.hpp>
+
 namespace distributed {
 
 namespace {
@@ -72,6 +74,25 @@ TEST_CASE("data parallel: ResNet-18, sharded, with the batch norm of the whole b
         const world::config c{.gradients = {.bucket_bytes = 1 << 20}, .sync_batch_norm = true, .zero_stage = stage};
         CHECK(difference(train_together(p, momentum, 3, c), alone) < rounding);
     }
+}
+
+TEST_CASE("data parallel: buffers of all layers travel as one message", "[parallel]") {
+    run_ranks(3, [](threads_communicator& threads) {
+        using counter = counting_communicator<threads_communicator>;
+        counter c(threads);
+        channel<counter> over(c);
+        const auto mine = static_cast<double>(c.rank());
+        tensor<double> a = tensor<double>::filled({2}, mine), b = tensor<double>::filled({5}, 10 * mine), none({0});
+        const buffer_list<double> buffers{{"a", &a}, {"none", &none}, {"b", &b}};
+        arena<double> weights({}, 1);
+        average_buffers(over, buffers);
+        require(std::ranges::count(a.span(), 1.0) == 2 && std::ranges::count(b.span(), 10.0) == 5, "means");
+        a = tensor<double>::filled({2}, mine + 1), b = tensor<double>::filled({5}, mine + 7);
+        const std::int64_t before = over.device.counts().messages;
+        broadcast_values(over, weights, buffers);
+        require(std::ranges::count(a.span(), 1.0) == 2 && std::ranges::count(b.span(), 7.0) == 5, "rank 0's values");
+        require(over.device.counts().messages - before == (c.rank() == 0 ? 2 : 0), "one message to each rank");
+    });
 }
 
 TEST_CASE("data parallel: a rank without samples takes part", "[parallel]") {

@@ -86,9 +86,12 @@ TEST_CASE("simulated: large phantom parts go in one message, through room as sma
         [](simgrid_communicator& c) {
             tensor<float> data({10'000'000});
             ring_all_reduce(c, data.span());
+            broadcast(c, data.span(), 1);  // to ranks 2 and 3, and rank 2's to rank 0
         },
-        [](const simulation& s) { return concat(s.ranks[0].messages, ' ', s.ranks[0].peak - 40'000'000); });
-    CHECK(told == concat("6 ", 2 * reduce_segment));
+        [](const simulation& s) {
+            return concat(s.ranks[0].messages, ' ', s.ranks[1].messages, ' ', s.ranks[0].peak - 40'000'000);
+        });
+    CHECK(told == concat("6 8 ", 2 * reduce_segment));
 }
 
 TEST_CASE("simulated: automatic is the algorithm that the machine's link makes fastest", "[simgrid]") {

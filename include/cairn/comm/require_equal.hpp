@@ -3,6 +3,7 @@
 
 #include <cairn/comm/communicator.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,19 +17,26 @@ constexpr std::uint64_t hash_of(std::string_view text) {
     return hash;
 }
 
-/// Collective. The values of all ranks in their order, on all ranks, by way of rank 0; for what is compared or agreed
-/// on before anything else is known of the others.
+/// Collective. The values of all ranks in their order, on all ranks; for what is compared or agreed on before anything
+/// else is known of the others. Up a binomial tree to rank 0 and down again: 2 (p - 1) messages in 2 ⌈lg p⌉ rounds.
 template <Communicator C, class T>
 std::vector<T> values_of_ranks(C& c, const T& mine) {
     constexpr int tag = max_tag - 1;
-    std::vector<T> all(static_cast<std::size_t>(c.size()), mine);
-    if (c.rank() == 0) {
-        for (int r = 1; r < c.size(); ++r) recv(c, std::span<T>(&all[static_cast<std::size_t>(r)], 1), r, tag);
-        for (int r = 1; r < c.size(); ++r) send(c, std::span<const T>(all), r, tag);
-    } else {
-        send(c, std::span<const T>(&mine, 1), 0, tag);
-        recv(c, std::span<T>(all), 0, tag);
+    const int me = c.rank(), p = c.size();
+    std::vector<T> all(static_cast<std::size_t>(p), mine);
+    const auto of_ranks = [&](int first, int count) {
+        return std::span<T>(all).subspan(static_cast<std::size_t>(first),
+                                         static_cast<std::size_t>(std::min(count, p - first)));
+    };
+    int bit = 1;
+    for (; bit < p && !(me & bit); bit *= 2)  // known: those of the ranks from me to me + bit
+        if (me + bit < p) recv(c, of_ranks(me + bit, bit), me + bit, tag);
+    if (me > 0) {
+        send(c, std::span<const T>(of_ranks(me, bit)), me - bit, tag);
+        recv(c, std::span<T>(all), me - bit, tag);
     }
+    while (bit /= 2)
+        if (me + bit < p) send(c, std::span<const T>(all), me + bit, tag);
     return all;
 }
 

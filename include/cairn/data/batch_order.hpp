@@ -5,12 +5,15 @@
 //   one, in a short last batch too
 
 #include <cairn/core/error.hpp>
+#include <cairn/core/kept_once.hpp>
 #include <cairn/data/batch.hpp>
 #include <cairn/data/shuffle.hpp>
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <numeric>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -58,8 +61,12 @@ public:
         const index_t begin = at.batch * config_.batch, count = std::min(config_.batch, n_ - begin);
         const index_t share = count / config_.world, extra = count % config_.world, rank = config_.rank;
         const index_t first = rank * share + std::min(rank, extra), mine = share + (rank < extra ? 1 : 0);
-        const auto from = of_epoch(at.epoch).begin() + begin + first;
-        return {{from, from + mine}, count, first};
+        std::vector<index_t> samples(static_cast<std::size_t>(mine));
+        if (config_.shuffle)
+            std::copy_n(of_epoch(at.epoch).begin() + begin + first, mine, samples.begin());
+        else
+            std::iota(samples.begin(), samples.end(), begin + first);
+        return {std::move(samples), count, first};
     }
 
     /// Forgets the orders of epochs.
@@ -69,23 +76,19 @@ private:
     // Of the two epochs that workers may be in.
     const std::vector<index_t>& of_epoch(index_t epoch) {
         for (const auto& [e, order] : orders_)
-            if (e == epoch) return order;
+            if (e == epoch) return *order;
         if (orders_.size() == 2) orders_.pop_front();
-        std::vector<index_t> order;
-        if (config_.shuffle) {
-            order = epoch_order(n_, config_.seed, static_cast<std::uint32_t>(epoch));
-        } else {
-            order.resize(static_cast<std::size_t>(n_));
-            std::iota(order.begin(), order.end(), index_t{0});
-        }
-        orders_.emplace_back(epoch, std::move(order));
-        return orders_.back().second;
+        static kept_once<std::tuple<index_t, std::uint64_t, index_t>, std::vector<index_t>> of_ranks;
+        orders_.emplace_back(epoch, of_ranks.get({n_, config_.seed, epoch}, [&] {
+            return epoch_order(n_, config_.seed, static_cast<std::uint32_t>(epoch));
+        }));
+        return *orders_.back().second;
     }
 
     index_t n_;
     config config_;
     index_t batches_ = 0;
-    std::deque<std::pair<index_t, std::vector<index_t>>> orders_;
+    std::deque<std::pair<index_t, std::shared_ptr<const std::vector<index_t>>>> orders_;
 };
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 // Text as windows of bytes, for models that predict the next byte: of `length` bytes x[0] … x[length−1] the label of
 // position k is the byte behind it. 256 classes, no tokeniser: any file in any encoding is a text.
 
+#include <cairn/core/kept_once.hpp>
 #include <cairn/data/data_format.hpp>
 #include <cairn/data/gzip.hpp>
 
@@ -91,13 +92,16 @@ struct text_format {
         table("test_fraction", test_fraction, from_below(0, 1));
     }
     data_parts without_files(std::uint64_t seed) const {
-        const random_stream random{seed, stream_of("generated"), 0};
-        text noise{
-            .bytes = std::vector<std::uint8_t>(static_cast<std::size_t>(std::max<index_t>(1 << 22, 64 * length))),
-            .name = "generated text"};
-        for (std::size_t i = 0; i < noise.bytes.size(); ++i)
-            noise.bytes[i] = static_cast<std::uint8_t>(random.bits4(i / 16)[i / 4 % 4] >> 8 * (i % 4));
-        return parts_of(text_windows(std::make_shared<const text>(std::move(noise)), length, shift), {});
+        static kept_once<std::pair<index_t, std::uint64_t>, text> of_ranks;
+        const index_t size = std::max<index_t>(1 << 22, 64 * length);
+        const auto noise = of_ranks.get({size, seed}, [&] {
+            const random_stream random{seed, stream_of("generated"), 0};
+            text made{.bytes = std::vector<std::uint8_t>(static_cast<std::size_t>(size)), .name = "generated text"};
+            for (std::size_t i = 0; i < made.bytes.size(); ++i)
+                made.bytes[i] = static_cast<std::uint8_t>(random.bits4(i / 16)[i / 4 % 4] >> 8 * (i % 4));
+            return made;
+        });
+        return parts_of(text_windows(noise, length, shift), {});
     }
     data_parts load(const std::filesystem::path& path) const {
         const bool folder = std::filesystem::is_directory(path);

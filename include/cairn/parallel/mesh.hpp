@@ -83,7 +83,6 @@ public:
                 " ranks, but there are ", world.size(), "; the product of the axes must be the number of ranks");
         for (const mesh_axis& axis : axes_) channels_.push_back(across(world, {axis.name}));
         everyone_.emplace(channel<C>(world, of_device_ ? std::optional<C>(of_device_->split(0, rank_)) : std::nullopt));
-        places_ = all_gather_text(world, detail::place_of_this_process());
     }
     mesh(const mesh&) = delete;
     mesh& operator=(const mesh&) = delete;
@@ -120,14 +119,15 @@ public:
     }
     int coordinate(const std::string& name) const { return coordinate(name, rank_); }
 
-    /// Axes in their order, and a line for each rank: its coordinates, host and cores.
-    std::string describe() const {
+    /// Collective: axes in their order, and a line for each rank: its coordinates, host and cores.
+    std::string describe() {
+        const std::vector<std::string> places = all_gather_text(everyone_->host, detail::place_of_this_process());
         std::string text =
             concat("mesh of ", ranks_, " ranks: ", detail::text_of(axes_), ", the last varies fastest\n");
         for (int r = 0; r < ranks_; ++r) {
             text += concat("  rank ", r, ':');
             for (const mesh_axis& axis : axes_) text += concat(' ', axis.name, ' ', coordinate(axis.name, r));
-            text += concat("  ", places_[static_cast<std::size_t>(r)], '\n');
+            text += concat("  ", places[static_cast<std::size_t>(r)], '\n');
         }
         return text;
     }
@@ -144,7 +144,6 @@ private:
     std::optional<C> of_device_;
     std::vector<channel<C>> channels_;  // by axis
     std::optional<channel<C>> everyone_;
-    std::vector<std::string> places_;  // host and cores, by rank
 };
 
 }  // namespace cairn

@@ -15,21 +15,41 @@
 
 namespace cairn {
 
+namespace detail {
+
+/// Buffers as one block, so that they travel as one message: collective(block) in between.
+template <class T, Device D, class Collective>
+void in_one_block(const buffer_list<T, D>& buffers, Collective&& collective) {
+    index_t total = 0;
+    for (const auto& [name, t] : buffers) total += t->size();
+    if (total == 0) return;
+    tensor<T, D> all({total}, memory_category::communication);
+    const auto each = [&](auto&& copy) {
+        index_t at = 0;
+        for (const auto& [name, t] : buffers) copy(all.data() + std::exchange(at, at + t->size()), *t);
+    };
+    each([](T* part, tensor<T, D>& t) { D::copy_within(part, t.data(), t.bytes()); });
+    collective(all);
+    each([](T* part, tensor<T, D>& t) { D::copy_within(t.data(), part, t.bytes()); });
+}
+
+}  // namespace detail
+
 /// Collective: parameters and buffers of rank 0 on all ranks.
 template <Communicator C, class T, Device D>
 void broadcast_values(channel<C>& over, arena<T, D>& weights, const buffer_list<T, D>& buffers) {
     broadcast(over.device, weights.values().span(), 0);
-    for (const auto& [name, t] : buffers) broadcast(over.device, t->span(), 0);
+    detail::in_one_block(buffers, [&](tensor<T, D>& all) { broadcast(over.device, all.span(), 0); });
 }
 
 /// Collective: running statistics of batch normalisation become the mean over the ranks.
 template <Communicator C, class T, Device D>
 void average_buffers(channel<C>& over, const buffer_list<T, D>& buffers) {
     if (over.size() == 1) return;
-    for (const auto& [name, t] : buffers) {
-        all_reduce(over.device, t->span());
-        for_each(functors::times<T>{T(1) / static_cast<T>(over.size())}, *t);
-    }
+    detail::in_one_block(buffers, [&](tensor<T, D>& all) {
+        all_reduce(over.device, all.span());
+        for_each(functors::times<T>{T(1) / static_cast<T>(over.size())}, all);
+    });
 }
 
 /// Batch normalisation over all ranks of a communicator (nn's batch_group).

@@ -5,16 +5,18 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 
 namespace cairn {
 
 /// Options of the command line besides the settings.
 struct session_options {
-    std::filesystem::path out;           // run directory; empty: a fresh one under runs/
-    std::filesystem::path resume;        // run directory to go on in
-    std::int64_t max_steps = -1;         // stop after this many updates in all; -1: after the epochs of the settings
-    bool generated = false;              // train on random data of the right shape
-    std::filesystem::path kernels = {};  // where the seconds of each kernel go; empty: nowhere
+    std::filesystem::path out;            // run directory; empty: a fresh one under runs/
+    std::filesystem::path resume;         // run directory to go on in
+    std::int64_t max_steps = -1;          // stop after this many updates in all; -1: after the epochs of the settings
+    bool generated = false;               // train on random data of the right shape
+    std::filesystem::path kernels = {};   // where the seconds of each kernel go; empty: nowhere
+    std::function<void()> on_start = {};  // called by each rank of --throughput before its first step
 };
 
 }  // namespace cairn

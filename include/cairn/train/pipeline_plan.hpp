@@ -144,15 +144,17 @@ inline void join_packed(std::vector<planned_unit>& units) {
 /// Collective: each number becomes the largest of all ranks. Ranks that share layers may have uneven parts, and cut
 /// alike all the same.
 inline void agree_on_costs(any_communicator& world, std::vector<planned_unit>& units) {
-    for (planned_unit& u : units) {
-        std::array<double, 6> all{u.costs.forward, u.costs.input, u.costs.weight,
-                                  u.parameters,    u.saved_bytes, u.boundary_bytes};
-        all_reduce(world, std::span<double>(all), {.op = reduction::max});
-        u.costs = {all[0], all[1], all[2]};
-        u.parameters = all[3];
-        u.saved_bytes = all[4];
-        u.boundary_bytes = all[5];
-    }
+    std::vector<double> all;
+    const auto each = [&](auto&& what) {
+        for (planned_unit& u : units)
+            for (double* number :
+                 {&u.costs.forward, &u.costs.input, &u.costs.weight, &u.parameters, &u.saved_bytes, &u.boundary_bytes})
+                what(*number);
+    };
+    each([&](double number) { all.push_back(number); });
+    all_reduce(world, std::span<double>(all), {.op = reduction::max});
+    auto largest = all.begin();
+    each([&](double& number) { number = *largest++; });
 }
 
 /// The plan for these units. `limit`: bytes that a rank may take for parameters, gradients, optimizer (two numbers a

@@ -44,6 +44,7 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
     auto b = run.batches.train->next();
     require(b.has_value(), "throughput: no batch");
     choose_kernels_of_ranks(run);
+    if (run.task.options.on_start) run.task.options.on_start();
     const stopwatch warming;
     const int warm_up = on_phantom_rank() ? 1 : throughput_warm_up;  // there is nothing to warm
     for (int i = 0; i < warm_up; ++i) run.update.trainer->step({*b, run.task.micro_batches});
