@@ -62,12 +62,24 @@ inline nlohmann::json simulate(
     std::printf("most of a rank: computing %.4g s, waiting %.4g s, %.4g MB sent in %lld messages, %.1f MiB of memory\n",
                 most.computed, most.waited, 1e-6 * static_cast<double>(most.bytes),
                 static_cast<long long>(most.messages), static_cast<double>(most.peak) / (1 << 20));
-    result["simulation"] = {{"machine", machine.name},        {"calibrated", machine.calibrated},
-                            {"seconds", all.seconds},         {"most_computed_s", most.computed},
-                            {"most_waited_s", most.waited},   {"most_bytes_sent", most.bytes},
-                            {"most_messages", most.messages}, {"most_peak_bytes", most.peak},
-                            {"messages", messages},           {"wall_start_s", start},
-                            {"wall_steps_s", here - start},   {"resident_bytes", resident}};
+    const cairn::simulated_rank& first = all.ranks.front();
+    result["simulation"] = {{"machine", machine.name},
+                            {"calibrated", machine.calibrated},
+                            {"seconds", all.seconds},
+                            {"most_computed_s", most.computed},
+                            {"most_waited_s", most.waited},
+                            {"most_bytes_sent", most.bytes},
+                            {"most_messages", most.messages},
+                            {"most_peak_bytes", most.peak},
+                            {"messages", messages},
+                            {"wall_start_s", start},
+                            {"wall_steps_s", here - start},
+                            {"resident_bytes", resident},
+                            {"first_rank",
+                             {{"computed_s", first.computed},
+                              {"waited_s", first.waited},
+                              {"bytes", first.bytes},
+                              {"messages", first.messages}}}};
     if (machine.power) {
         const double hosts = joules.total();
         std::printf(

@@ -2,6 +2,7 @@
 
 #include "catch.hpp"
 
+#include <cairn/core/for_each.hpp>
 #include <cairn/core/kernel_call.hpp>
 #include <cairn/core/phantom_rank.hpp>
 #include <cairn/core/thread_rooms.hpp>
@@ -46,6 +47,18 @@ TEST_CASE("kernels are measured where somebody measures, and charged on a phanto
     { const kernel_call real("gemm", "f32", 1, 2, {}); }
     CHECK(machine.total().calls == 1);
     CHECK(machine.kinds().at("gemm").flops == 5);
+}
+
+TEST_CASE("an elementwise kernel is called by its functor's name") {
+    std::vector<std::string> kinds;
+    on_measured_kernel = [&](const kernel_work& work, double) { kinds.emplace_back(work.kind); };
+    float x[3] = {};
+    for_each(cpu{}, 3, functors::times<float>{2}, x);
+    for_each(cpu{}, 3, functors::add{}, x, x);
+    for_each(
+        cpu{}, 3, [](float& v) { v = 1; }, x);
+    on_measured_kernel = nullptr;
+    CHECK(kinds == std::vector<std::string>{"times", "add", "elementwise"});
 }
 
 TEST_CASE("a phantom rank's large blocks are addresses, its small ones are real and zero") {

@@ -221,6 +221,23 @@ TEST_CASE("compressed all-reduce: a sum that overflows in 16 bits is found, and 
         });
 }
 
+TEST_CASE("dense gradients are summed by the algorithm that is asked for", "[parallel]") {
+    using counted = counting_communicator<threads_communicator>;
+    using enum all_reduce_algorithm;
+    for (const auto algorithm : {ring, tree, halving_doubling, automatic})
+        run_ranks(3, [&](threads_communicator& threads) {
+            counted c(threads.split(0, threads.rank()));
+            std::vector<float> g(5, float(c.rank() + 1));
+            dense_hook<counted>(algorithm).reduce(c, g, {.rank = c.rank()});
+            require(g == std::vector<float>(5, 6), "the sum is ", g.front());
+            for (const auto& [which, name] : {std::pair{ring, "ring all-reduce"},
+                                              {tree, "tree all-reduce"},
+                                              {halving_doubling, "halving-doubling all-reduce"}})
+                if (algorithm != automatic)
+                    require(c.calls().contains(name) == (which == algorithm), name, " for ", name_of(algorithm));
+        });
+}
+
 TEST_CASE("compression autotuner: the bytes of its model, measured on one rank, are those that ranks send",
           "[parallel][compress]") {
     const index_t n = index_t{1} << 16;

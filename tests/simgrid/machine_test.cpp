@@ -27,6 +27,26 @@ TEST_CASE("simulated: ranks on two cores take 1, 1, 1.5 and 2 seconds", "[simgri
     }
 }
 
+TEST_CASE("simulated: a rank that waits polls, and messages take the processor", "[simgrid]") {
+    machine_description m = test::star(2, 1e-5, 1e-9, 3e-10);
+    m.hosts_per_processor = 2;  // of one core
+    m.polling = 0.25;
+    m.copy = 2e-9;
+    const double seconds = test::simulated_seconds(m, 2, [](simgrid_communicator& c) {
+        tensor<float> data({25'000'000});
+        if (c.rank() == 0) {
+            compute(1);
+            send(c, std::span<const float>(data.span()), 1, 1);
+        } else {
+            recv(c, data.span(), 0, 1);
+        }
+    });
+    // The receiver polls with a quarter of the core from the start, and copies 0.2 s beside the computing: until 8/15 s
+    // both have 3/8 of it, until 1.6 s the sender the rest. The message takes 0.1 s, in which the sender's copy has
+    // half of the core between two that poll; then 3/4 for the 0.15 s that are left of it.
+    CHECK(seconds == Approx(1.6 + 0.1 + 0.15 / 0.75).epsilon(1e-5));
+}
+
 TEST_CASE("simulated: now() holds what was charged, and charges are spent before a message", "[simgrid]") {
     const double seconds = test::simulated_seconds(test::star(2), 2, [](simgrid_communicator& c) {
         const double begin = now();

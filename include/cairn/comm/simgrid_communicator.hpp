@@ -86,7 +86,7 @@ public:
             const detail::simulated_wait what{posted_->place.get(), m.sends, m.bytes, posted_->peer, posted_->tag};
             const double begin = here.now();
             here.waits = &what;
-            let_others_run([&] { m.under_way->wait(); });
+            here.wait_for(m.under_way, m.bytes);
             here.waits = nullptr;
             here.numbers().waited += here.now() - begin;
             arrive();

@@ -129,9 +129,7 @@ public:
     /// The processor works, from the next spend() on.
     void spend_later(double seconds) {
         charged_ += seconds;
-        numbers().computed += seconds;
-        if (state.machine.power)
-            numbers().joules.computing += power().states[power_state()].busy * seconds / state.machine.places();
+        count(seconds);
     }
     void spend() {
         if (charged_ <= 0) return;
@@ -156,12 +154,36 @@ public:
         let_others_run([&] { state.platform.set_power_state(rank_, k); });
     }
 
+    /// Waits for a message. From now on the processor copies its bytes, and is polled until they are there.
+    void wait_for(const s4u::CommPtr& message, std::size_t bytes) {
+        const machine_description& m = state.machine;
+        const double copying = m.copy * static_cast<double>(bytes);
+        count(copying);
+        let_others_run([&] {
+            const auto start = [&](double seconds, double share) {
+                if (share <= 0 || seconds <= 0) return s4u::ExecPtr{};
+                s4u::ExecPtr work = s4u::this_actor::exec_init(seconds * simulated_platform::second);
+                work->set_bound(share * simulated_platform::second)->set_host(state.platform.processor(rank_))->start();
+                return work;
+            };
+            const s4u::ExecPtr copy = start(copying, 1), polling = start(1e6, m.polling);
+            message->wait();
+            if (copy) copy->wait();
+            if (polling) polling->cancel();
+        });
+    }
+
     simulated_rank& numbers() { return state.ranks[static_cast<std::size_t>(rank_)]; }
 
     simulation_state& state;
     const simulated_wait* waits = nullptr;  // null: for no message
 
 private:
+    void count(double seconds) {
+        numbers().computed += seconds;
+        if (state.machine.power)
+            numbers().joules.computing += power().states[power_state()].busy * seconds / state.machine.places();
+    }
     const host_power& power() const { return *state.machine.power; }
     std::size_t power_state() const { return state.power_states[static_cast<std::size_t>(rank_)]; }
 

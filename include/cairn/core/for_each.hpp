@@ -9,6 +9,10 @@
 #include <cairn/core/parallel.hpp>
 #include <cairn/core/tensor.hpp>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 namespace cairn {
 
 class launch_parameters;
@@ -130,12 +134,35 @@ struct element_of {
 /// Items a thread takes at a time: two or three arrays of it fit the first-level cache.
 inline constexpr index_t elementwise_grain = 4096;
 
+namespace detail {
+
+/// The name of a functor's type without namespaces and arguments, "elementwise" for a lambda: its kernel's kind.
+template <class F>
+struct functor_name {
+    static constexpr std::string_view whole() {
+        std::string_view name = __PRETTY_FUNCTION__;  // … [with F = cairn::functors::times<float>; …
+        name.remove_prefix(name.find("F = ") + 4);
+        const bool lambda = name.substr(0, name.find(';')).find("lambda") != name.npos;
+        name = name.substr(0, name.find_first_of("<;]("));
+        if (const auto colon = name.rfind(':'); colon != name.npos) name.remove_prefix(colon + 1);
+        return name.empty() || lambda ? "elementwise" : name;
+    }
+    static constexpr auto characters = [] {
+        std::array<char, whole().size() + 1> copy{};
+        std::copy(whole().begin(), whole().end(), copy.begin());
+        return copy;
+    }();
+    static constexpr const char* value = characters.data();
+};
+
+}  // namespace detail
+
 /// Calls f(a[i], b[i], …) for i in [0, n). Arrays may be equal, but must not overlap otherwise. f must not throw: no
 /// exception leaves a simd loop, the program ends.
 template <class F, class... Elements>
 void for_each(cpu, index_t n, F f, Elements*... arrays) {
     constexpr index_t bytes = (index_t{0} + ... + index_t{sizeof(Elements)});  // of an element of each
-    const kernel_call call("elementwise", "any", static_cast<double>(n) * sizeof...(Elements),
+    const kernel_call call(detail::functor_name<F>::value, "any", static_cast<double>(n) * sizeof...(Elements),
                            static_cast<double>(n) * bytes, {n, bytes});
     if (on_phantom_rank()) return;  // numbers at hand may lie in its memory
     auto ready = at_hand(f);

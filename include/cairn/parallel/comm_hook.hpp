@@ -25,13 +25,17 @@ struct comm_hook {
     virtual std::vector<compressor_tensor_on<D>> tensors() { return {}; }
 };
 
-/// All values, by the all-reduce that fits their number.
+/// All values, by one algorithm, or by the one that fits their number.
 template <Communicator C, Device D = cpu>
 struct dense_hook final : comm_hook<C, D> {
+    explicit dense_hook(all_reduce_algorithm a = all_reduce_algorithm::automatic) : algorithm(a) {}
+
+    all_reduce_algorithm algorithm;
+
     std::string name() const override { return "dense"; }
     exchange_cost reduce(C& c, std::span<float> gradient, const encode_step&) override {
         stopwatch lap;
-        all_reduce(c, gradient);
+        all_reduce(c, gradient, {.algorithm = algorithm});
         return {.communication = lap.restart(), .bytes = static_cast<index_t>(gradient.size_bytes())};
     }
 };

@@ -54,6 +54,7 @@ public:
     struct config {
         index_t bucket_bytes = index_t{25} << 20;
         bool overlap = true;  // reduce on a thread of its own while backward runs
+        all_reduce_algorithm all_reduce = all_reduce_algorithm::automatic;  // of dense gradients
         // Whether ranks may agree to skip a step. Encoding changes residuals, so with compressors they then agree
         // before they send.
         bool may_skip = false;
@@ -87,7 +88,7 @@ public:
                 hooks_on_device_.push_back(config_.hook_on_device(layouts_.back(), b.size()));
             else
                 methods_.push_back(config_.method ? config_.method(layouts_.back(), b.size())
-                                                  : std::make_unique<dense_hook<C>>());
+                                                  : std::make_unique<dense_hook<C>>(config_.all_reduce));
         }
         if constexpr (std::constructible_from<C, self_communicator>)
             if (!config_.candidates.empty())
@@ -179,7 +180,7 @@ private:
         } else if (scatters()) {
             reduce_scatter(over_.device, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
         } else {
-            all_reduce(over_.device, g);
+            all_reduce(over_.device, g, {.algorithm = config_.all_reduce});
         }
     }
 
@@ -191,7 +192,7 @@ private:
         else if constexpr (std::same_as<T, float>)
             reduce_floats(which, g);
         else
-            all_reduce(own_, g);  // compressors take floats
+            all_reduce(own_, g, {.algorithm = config_.all_reduce});  // compressors take floats
     }
 
     void reduce_on_device(int which, std::span<float> g) {

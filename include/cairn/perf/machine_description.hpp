@@ -9,6 +9,7 @@
 #include <cairn/perf/energy.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
@@ -18,18 +19,52 @@
 
 namespace cairn {
 
-/// Seconds of a kernel: those of shapes that were measured, else start + operations / flops + bytes / bandwidth.
+/// Seconds of a kernel: as measured where its shape was, else start + operations / flops + bytes / bandwidth, times how
+/// far off that is at the measured shapes most like it: no formula has all that efficiency depends on.
 struct kernel_rate {
     double start = 0;
     double flops = std::numeric_limits<double>::infinity(), bandwidth = std::numeric_limits<double>::infinity();
-    std::map<std::vector<index_t>, double> measured;  // by shape
+    struct measurement {
+        double seconds, off;  // off: the logarithm of them over the formula
+    };
+    std::map<std::vector<index_t>, measurement> measured = {};      // by shape
+    mutable std::map<std::vector<index_t>, double> estimated = {};  // seconds of other shapes, once they were asked for
+
+    void add_measured(const kernel_work& work, double seconds) {
+        const double formula = fit(work);
+        measured[shape_of(work)] = {seconds, formula > 0 ? std::log(seconds / formula) : 0};
+    }
 
     double seconds(const kernel_work& work) const {
-        if (!measured.empty()) {
-            const auto known = measured.find({work.shape.begin(), work.shape.begin() + work.extents});
-            if (known != measured.end()) return known->second;
+        if (measured.empty()) return fit(work);
+        std::vector<index_t> shape = shape_of(work);
+        if (const auto known = measured.find(shape); known != measured.end()) return known->second.seconds;
+        double& found = estimated[std::move(shape)];
+        if (found == 0) found = fit(work) * std::exp(off_near(work));
+        return found;
+    }
+
+    static std::vector<index_t> shape_of(const kernel_work& work) {
+        return {work.shape.begin(), work.shape.begin() + work.extents};
+    }
+    double fit(const kernel_work& work) const { return start + work.flops / flops + work.bytes / bandwidth; }
+
+    /// How far off the fit is at the shapes near this one: their mean, weighed by 1 / distance⁴ (Shepard 1968), where a
+    /// distance is one of logarithms of extents. Along the first, which counts samples or rows, kernels are most alike.
+    double off_near(const kernel_work& work) const {
+        constexpr double along_first = 0.2, least = 0.01;
+        double weights = 0, sum = 0;
+        for (const auto& [shape, found] : measured) {
+            if (static_cast<int>(shape.size()) != work.extents) continue;
+            double distance2 = least;
+            for (std::size_t i = 0; i < shape.size(); ++i) {
+                const double apart = std::log((1.0 + double(work.shape[i])) / (1.0 + double(shape[i])));
+                distance2 += (i == 0 ? along_first : 1) * apart * apart;
+            }
+            const double weight = 1 / (distance2 * distance2);
+            weights += weight, sum += weight * found.off;
         }
-        return start + work.flops / flops + work.bytes / bandwidth;
+        return weights > 0 ? sum / weights : 0;
     }
     /// Where the clock runs at `frequency` of its highest (perf/energy.hpp).
     double seconds(const kernel_work& work, double frequency) const {
@@ -64,12 +99,14 @@ struct machine_description {
     int hosts_per_processor = 1;  // more than 1: hosts that share its cores, as network namespaces of one machine do
     index_t memory = 0;           // bytes of a host; 0: no limit
     double gap = 0;               // seconds of a rank between two kernels, in none of them
+    double polling = 0;           // share of a core that a rank takes while it waits for a message
     std::map<std::pair<std::string, std::string>, kernel_rate> kernels;  // by kind and format; "any": of all others
     std::optional<kernel_rate> other;                                    // of kinds that are not in the table
     link_model between, inside;  // one way, between neighbouring hosts and between ranks of one host
     network_topology topology;
     index_t eager = 0;                      // shorter messages leave before their receiver asks for them
     double message = 0;                     // seconds that the processor spends to send or to receive one
+    double copy = 0;                        // and for each of its bytes, while it is waited for
     std::optional<host_power> power;        // none: no joules are told
     std::optional<link_power> cable_power;  // of a cable between two hosts, or to a switch
 
@@ -105,6 +142,7 @@ struct machine_description {
         check("inside", inside);
         if (gap >= too_slow) wrong("gap = ", gap, " seconds between kernels: were they ms or µs?");
         if (message >= too_slow) wrong("message = ", message, " seconds: were they ms or µs?");
+        if (copy >= 1e-6) wrong("copy = ", copy, " seconds for a byte: less than 1 MB a second");
         if (topology.hop >= too_slow) wrong("hop = ", topology.hop, " seconds: were they ms or µs?");
         if (power) power->check(concat("machine ", name), cores);
         if (cable_power) cable_power->check(concat("machine ", name));

@@ -12,6 +12,8 @@
 //   share_processor = 1               # hosts that share one processor
 //   memory = 256_000_000_000          # of a host; left out: no limit
 //   gap = 1e-6                        # of a rank between two kernels, in none of them
+//   polling = 0.3                     # share of a core that a rank takes while it waits for a message; matters where
+//                                     #   more ranks than cores share a processor
 //   [hosts.watts]                     # left out: no joules are told (perf/energy.hpp)
 //   idle = 110                        # of a host without a running rank
 //   waiting = 200                     # of one whose ranks all wait for messages, polling
@@ -28,6 +30,7 @@
 //   hop = 1e-7                        # of each cable beyond those between neighbours
 //   eager = 8192                      # shorter messages do not wait for their receiver
 //   message = 3e-7                    # of the processor, to send or to receive one
+//   copy = 1e-10                      # and for each of its bytes, while it is waited for
 //   [network.watts]                   # of a cable with both its ends
 //   idle = 4
 //   busy = 5                          # both ways at full rate
@@ -35,7 +38,8 @@
 //   start = 2e-6                      # seconds = start + operations / flops + bytes / bytes a second
 //   flops = 1e12
 //   bytes = 5e10
-//   points = [[256, 256, 256, 4.1e-5]]  # what was measured goes before that: shape, then seconds
+//   points = [[256, 256, 256, 3.4e7, 7.9e5, 4.1e-5]]  # as measured: a shape, its operations, bytes and seconds; for
+//                                     #   other shapes, the formula times how far off it is at those nearest to them
 //   [kernels.other]                   # any kind that is not named; without it, such a kernel is an error
 //   …
 
@@ -60,14 +64,19 @@ inline kernel_rate rate_in(configuration& c, const std::string& section) {
     number("start", rate.start, at_least(0));
     number("flops", rate.flops, above(0));
     number("bytes", rate.bandwidth, above(0));
-    const auto points = c.get(section + ".points", std::vector<std::vector<double>>{});
-    for (const std::vector<double>& point : points) {
-        require(point.size() >= 2 && point.size() <= 17 && point.back() > 0, section,
-                ".points: each is a shape and then its seconds, [m, n, k, seconds]");
-        rate.measured[{point.begin(), point.end() - 1}] = point.back();
+    require(c.has(section + ".flops") || c.has(section + ".bytes"), section,
+            ": needs flops or bytes; no kernel takes no time");
+    for (const std::vector<double>& point : c.get(section + ".points", std::vector<std::vector<double>>{})) {
+        constexpr std::size_t numbers = 3;  // behind the shape
+        kernel_work work;
+        require(point.size() >= numbers && point.size() <= numbers + work.shape.size() && point.back() > 0, section,
+                ".points: each is a shape, then operations, bytes and seconds: [m, n, k, operations, bytes, seconds]");
+        work.extents = static_cast<int>(point.size() - numbers);
+        for (int i = 0; i < work.extents; ++i)
+            work.shape[static_cast<std::size_t>(i)] = static_cast<index_t>(point[static_cast<std::size_t>(i)]);
+        work.flops = point[point.size() - 3], work.bytes = point[point.size() - 2];
+        rate.add_measured(work, point.back());
     }
-    require(!points.empty() || c.has(section + ".flops") || c.has(section + ".bytes"), section,
-            ": needs flops, bytes or points; no kernel takes no time");
     return rate;
 }
 
@@ -120,6 +129,7 @@ inline machine_description machine_in(configuration c) {
     hosts("share_processor", m.hosts_per_processor, counted);
     hosts("memory", m.memory, at_least(0));
     hosts("gap", m.gap, at_least(0));
+    hosts("polling", m.polling, from_to(0, 1));
     using topology = network_topology::kind;
     network("topology", m.topology.joined,
             {{"star", topology::star}, {"torus", topology::torus}, {"fat tree", topology::fat_tree}});
@@ -132,6 +142,7 @@ inline machine_description machine_in(configuration c) {
     network("hop", m.topology.hop, at_least(0));
     network("eager", m.eager, at_least(0));
     network("message", m.message, at_least(0));
+    network("copy", m.copy, at_least(0));
     m.between = detail::link_in(c, "network.between");
     m.inside = detail::link_in(c, "network.inside");
     m.power = detail::host_power_in(c);

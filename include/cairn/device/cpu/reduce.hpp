@@ -194,7 +194,7 @@ sum_pair sum_run(index_t n, F f, Elements*... arrays) {
 template <class F, class... Elements>
 sum_pair sum_each(cpu, index_t n, F f, Elements*... arrays) {
     constexpr index_t bytes = (index_t{0} + ... + index_t{sizeof(Elements)});  // of an element of each
-    const kernel_call call("elementwise sums", "any", static_cast<double>(n) * (sizeof...(Elements) + 2),
+    const kernel_call call(detail::functor_name<F>::value, "any", static_cast<double>(n) * (sizeof...(Elements) + 2),
                            static_cast<double>(n) * bytes, {n, bytes});
     constexpr index_t grain = 1 << 14;
     return parallel_sum<sum_pair>(
@@ -214,7 +214,7 @@ void sum_each_weighted_into(cpu, index_t rows, index_t columns, const W* of_row,
                             Elements*... arrays) {
     constexpr index_t bytes = (index_t{0} + ... + index_t{sizeof(Elements)});  // of an element of each
     const double n = static_cast<double>(rows) * static_cast<double>(columns);
-    const kernel_call call("weighted elementwise sums", "any", n * (sizeof...(Elements) + 3), n * bytes,
+    const kernel_call call(detail::functor_name<F>::value, "any", n * (sizeof...(Elements) + 3), n * bytes,
                            {rows, columns, bytes});
     const index_t grain = 1 + 4096 / std::max<index_t>(columns, 1);
     const sum_pair sums = parallel_sum<sum_pair>(rows, grain, [&](index_t begin, index_t end) {
