@@ -292,6 +292,8 @@ def check_predictions(run, workload, folder):
         return
     check(code == 0 and json.loads(last)["simulation"]["most_bytes_sent"] > 0, "two ranks of a described machine", text)
     check(json.loads(run(workload, "--simulate", machine, "--ranks", 2)[2]) == json.loads(last), "a simulation repeats", text)
+    joules, low = (json.loads(line)["joules_a_step"] for line in (last, run(workload, "--simulate", machine, "--ranks", 2, "--p-state", 2)[2]))
+    check(0 < low < joules, "a lower frequency takes fewer joules", f"{low} {joules}")
     code, text, _ = run(workload, "--simulate", machine, "--ranks", 3)
     check(code != 0 and "3 ranks asked for" in text, "more ranks than the machine has are refused", text)
     broken = pathlib.Path(folder) / "machine.toml"
