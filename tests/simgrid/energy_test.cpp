@@ -25,11 +25,11 @@ machine_description powered(int hosts) {
 }
 
 /// A second of a core at full frequency, of which its bytes need the whole where `memory`.
-void compute(double seconds, bool memory = false) {
+void busy_for(double seconds, bool memory = false) {
     phantom_here->charge({.kind = memory ? "copy" : "reduce", .flops = seconds * 1e9, .bytes = seconds * 1e10});
 }
 
-/// With rates for compute().
+/// With rates for busy_for().
 machine_description with_kernels(machine_description m) {
     m.kernels[{"reduce", "any"}] = {.flops = 1e9, .measured = {}};
     m.kernels[{"copy", "any"}] = {.bandwidth = 1e10, .measured = {}};
@@ -138,7 +138,7 @@ TEST_CASE("energy: a host draws P(load, p-state), for every load and p-state", "
     m.inside = link_model(1e-6, 1e-10, 0);
     for (int busy = 0; busy <= 4; ++busy) {  // of four ranks on four cores; the others wait for as long
         const auto told = joules_of(m, 4, [busy](simgrid_communicator& c) {
-            if (c.rank() < busy) compute(2);
+            if (c.rank() < busy) busy_for(2);
             if (c.rank() >= busy) phantom_here->pass(2);
         });
         const double watts = 250 + (700 - 250) * busy / 4.0;
@@ -150,7 +150,7 @@ TEST_CASE("energy: a host draws P(load, p-state), for every load and p-state", "
     for (std::size_t k = 0; k < m.power->states.size(); ++k) {
         const auto told = joules_of(with_kernels(powered(1)), 1, [k](simgrid_communicator&) {
             phantom_here->set_power_state(k);
-            compute(2);
+            busy_for(2);
             phantom_here->pass(1);
         });
         const auto [frequency, watts] = m.power->states[k];
@@ -160,21 +160,21 @@ TEST_CASE("energy: a host draws P(load, p-state), for every load and p-state", "
         CHECK(told[4] == Approx(250));
         machine_description all_in_it = with_kernels(powered(1));
         all_in_it.power->state = k;
-        CHECK(told == joules_of(all_in_it, 1, [](simgrid_communicator&) { compute(2), phantom_here->pass(1); }));
+        CHECK(told == joules_of(all_in_it, 1, [](simgrid_communicator&) { busy_for(2), phantom_here->pass(1); }));
     }
 }
 
 TEST_CASE("energy: what memory bounds takes as long at any frequency", "[simgrid][energy]") {
     const auto told = joules_of(with_kernels(powered(1)), 1, [](simgrid_communicator&) {
         phantom_here->set_power_state(2);
-        compute(2, true);
+        busy_for(2, true);
     });
     CHECK(told[0] == Approx(2));
     CHECK(told[1] == Approx(2 * 480));
 }
 
 TEST_CASE("energy: ranks that are through leave their host idle", "[simgrid][energy]") {
-    const auto told = joules_of(with_kernels(powered(4)), 2, [](simgrid_communicator& c) { compute(1 + c.rank()); });
+    const auto told = joules_of(with_kernels(powered(4)), 2, [](simgrid_communicator& c) { busy_for(1 + c.rank()); });
     CHECK(told == std::vector<double>{2, told[1], told[2], 700, 0, 100, 1400, 0, 0});
     CHECK(told[1] == Approx(2200));
     CHECK(told[2] == Approx(2 * 2 * 4));  // of two hosts that are used, of four
@@ -183,7 +183,7 @@ TEST_CASE("energy: ranks that are through leave their host idle", "[simgrid][ene
 TEST_CASE("energy: hosts that share a processor are counted once", "[simgrid][energy]") {
     machine_description m = with_kernels(powered(4));
     m.cores = 2, m.hosts_per_processor = 4;
-    const auto told = joules_of(m, 4, [](simgrid_communicator&) { compute(1); });  // two at a time
+    const auto told = joules_of(m, 4, [](simgrid_communicator&) { busy_for(1); });  // two at a time
     CHECK(told[0] == Approx(2));
     CHECK(told[1] == Approx(2 * 700));
     CHECK(sum_of_causes(told) == Approx(2 * 700));
@@ -237,7 +237,7 @@ void pipeline_step(simgrid_communicator& c, const pipeline_program& program, con
         tensor<float> received({25'000});
         if (from >= 0 && from <= last) recv(c, received.span(), c.rank() + from - stage, 2 * a.micro_batch + forward);
         phantom_here->set_power_state(plan[i]);
-        compute(all.actions[i].seconds);
+        busy_for(all.actions[i].seconds);
         if (to >= 0 && to <= last) send_to(to, 2 * a.micro_batch + forward);
     }
     for (auto& request : sent) request.wait();
@@ -274,7 +274,7 @@ TEST_CASE("energy: frequency on slack saves 5 % of the joules at 1 % more time a
         [&](simgrid_communicator& c, const auto& plan) {
             const auto rank = static_cast<std::size_t>(c.rank());
             phantom_here->set_power_state(plan[rank]);
-            compute(ranks[rank].seconds);
+            busy_for(ranks[rank].seconds);
             phantom_here->set_power_state(0);
             tensor<float> sum({1'000'000});
             all_reduce(c, sum.span(), {.algorithm = all_reduce_algorithm::ring});
@@ -285,9 +285,9 @@ TEST_CASE("energy: frequency on slack saves 5 % of the joules at 1 % more time a
 TEST_CASE("energy: a rank can ask for the joules so far; without watts there are none", "[simgrid][energy]") {
     CHECK(test::simulated_error(with_kernels(powered(2)), 2, [](simgrid_communicator& c) {
               if (c.rank() > 0) return phantom_here->pass(3);
-              compute(1);
+              busy_for(1);
               const double before = phantom_here->joules();
-              compute(2);
+              busy_for(2);
               const double during = phantom_here->joules() - before, expected = 2 * (700 + 250 + 2 * 4);
               require(std::abs(during - expected) < 1e-6, during, " J instead of ", expected);
           }) == "");
