@@ -291,7 +291,11 @@ def check_predictions(run, workload, folder):
         print("skipped: simulations, this program was built without SimGrid")
         return
     check(code == 0 and json.loads(last)["simulation"]["most_bytes_sent"] > 0, "two ranks of a described machine", text)
-    check(json.loads(run(workload, "--simulate", machine, "--ranks", 2)[2]) == json.loads(last), "a simulation repeats", text)
+    both = [json.loads(line) for line in (last, run(workload, "--simulate", machine, "--ranks", 2)[2])]
+    for found in both:
+        for of_this_process in ("wall_start_s", "wall_steps_s", "resident_bytes"):
+            found["simulation"].pop(of_this_process)
+    check(both[0] == both[1], "a simulation repeats", text)
     joules, low = (json.loads(line)["joules_a_step"] for line in (last, run(workload, "--simulate", machine, "--ranks", 2, "--p-state", 2)[2]))
     check(0 < low < joules, "a lower frequency takes fewer joules", f"{low} {joules}")
     code, text, _ = run(workload, "--simulate", machine, "--ranks", 3)
