@@ -147,7 +147,8 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     std::string workload, data, machine_file;
     std::vector<std::string> sets;
     cairn::session_options options;
-    int threads = 0, ranks = 0, p_state = -1;
+    int threads = 0, ranks = 0;
+    simulated_run asked;
     bool throughput = false, profile = false, plan = false;
     app.add_option("workload", workload, "TOML file; those of Cairn are in benchmarks/workloads");
     app.add_option("--set", sets, "section.key=value, over the file")->allow_extra_args(false)->take_all();
@@ -168,7 +169,12 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         app.add_option("--simulate", machine_file, "training steps on a machine described by this TOML file")
             ->excludes(asks_for_plan)
             ->excludes("--profile", "--resume", "--kernels");
-    app.add_option("--p-state", p_state, "of --simulate: frequency of all kernels, by its place in the machine's list")
+    app.add_option("--samples", asked.samples,
+                   "of --simulate: samples of the training set, to tell what the whole training takes")
+        ->needs(asks_to_simulate)
+        ->check(CLI::PositiveNumber);
+    app.add_option("--p-state", asked.p_state,
+                   "of --simulate: frequency of all kernels, by its place in the machine's list")
         ->needs(asks_to_simulate)
         ->check(CLI::Range(0, 1000));
     app.add_option("--ranks", ranks, "of --plan and --simulate, without mpirun: so many ranks (default: 1)");
@@ -225,7 +231,9 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     if (plan && world.size() == 1) return print_plan(settings, options, ranks), require_printed(), 0;
     const cairn::interrupt_guard guard(is_root);
     if (simulates) {
-        const auto result = simulate(machine_file, std::max(1, ranks), p_state, [&](auto simulated, auto begin_steps) {
+        asked.ranks = std::max(1, ranks);
+        asked.epochs = cairn::configuration(settings).get<std::int64_t>("train.epochs", 1, cairn::at_least(1));
+        const auto result = simulate(machine_file, asked, [&](auto simulated, auto begin_steps) {
             cairn::session_options of_rank = options;
             of_rank.on_start = begin_steps;
             return run_session(settings, of_rank, std::move(simulated), 0, false, false);

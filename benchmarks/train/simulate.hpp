@@ -11,22 +11,50 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <vector>
 
-/// run(world, begin_steps) on each of `ranks` simulated ranks; returns rank 0's result, with what the ranks did
-/// ("simulation"). Prints that, and how long the simulation took here: until the last rank called begin_steps, and from
-/// there. Throws where this program was built without SimGrid.
-/// `p_state`: that all kernels run in, instead of the file's; -1: the file's.
+/// What is asked about a machine.
+struct simulated_run {
+    int ranks = 1;
+    int p_state = -1;          // that all kernels run in; -1: the file's
+    std::int64_t samples = 0;  // of the training set, for the totals of the whole training; 0: not asked
+    std::int64_t epochs = 1;
+};
+
+/// Steps, seconds, joules and bytes of a whole training, whose steps are all like the simulated ones. `sent`: bytes of
+/// a rank in a step. Prints them, and adds them to the result.
+inline void tell_whole_training(const simulated_run& asked, double sent, nlohmann::json& result) {
+    const double batch = result.at("batch").get<double>(),
+                 peak = result.at("simulation").at("most_peak_bytes").get<double>();
+    const double steps = static_cast<double>(asked.epochs) * std::ceil(static_cast<double>(asked.samples) / batch);
+    const double seconds = steps * batch / result.at("samples_per_s").get<double>();
+    nlohmann::json joules = result.at("joules_a_step");
+    if (!joules.is_null()) joules = steps * joules.get<double>();
+    std::printf("the whole training, %lld epochs of %lld samples: %.0f steps, %.4g h, ",
+                static_cast<long long>(asked.epochs), static_cast<long long>(asked.samples), steps, seconds / 3600);
+    if (!joules.is_null())
+        std::printf("%.4g kWh (%.4g MJ), ", joules.get<double>() / 3.6e6, 1e-6 * joules.get<double>());
+    std::printf("%.4g GB sent and %.4g GiB held by a rank\n", 1e-9 * steps * sent, peak / (1 << 30));
+    result["whole_training"] = {
+        {"steps", steps}, {"seconds", seconds}, {"joules", joules}, {"sent_bytes", steps * sent}, {"peak_bytes", peak}};
+}
+
+/// run(world, begin_steps) on each simulated rank; returns rank 0's result, with what the ranks did ("simulation").
+/// Prints that, and how long the simulation took here: until the last rank called begin_steps, and from there. Throws
+/// where this program was built without SimGrid.
 inline nlohmann::json simulate(
-    const std::filesystem::path& file, int ranks, int p_state,
+    const std::filesystem::path& file, const simulated_run& asked,
     const std::function<nlohmann::json(cairn::any_communicator, std::function<void()>)>& run) {
+    const int ranks = asked.ranks;
     cairn::machine_description machine = cairn::read_machine(file);
-    cairn::require(p_state < 0 || machine.power, "--p-state ", p_state, ": machine ", machine.name,
+    cairn::require(asked.p_state < 0 || machine.power, "--p-state ", asked.p_state, ": machine ", machine.name,
                    " has no [hosts.watts]");
-    if (p_state >= 0) machine.power->state = static_cast<std::size_t>(p_state);
+    if (asked.p_state >= 0) machine.power->state = static_cast<std::size_t>(asked.p_state);
 #if CAIRN_HAS_SIMGRID
     cairn::set_threads(machine.threads);  // workspaces depend on it; no kernel runs
     nlohmann::json result;
@@ -34,9 +62,13 @@ inline nlohmann::json simulate(
     const auto since = [](clock::time_point t) { return std::chrono::duration<double>(clock::now() - t).count(); };
     const clock::time_point begin = clock::now();
     double start = 0;
+    std::vector<std::int64_t> sent_before(static_cast<std::size_t>(ranks));  // the steps
     const cairn::simulation all = cairn::run_simulated(machine, ranks, [&](cairn::simgrid_communicator& world) {
         const int rank = world.rank();
-        nlohmann::json mine = run(world.split(0, rank), [&] { start = since(begin); });
+        nlohmann::json mine = run(world.split(0, rank), [&, rank] {
+            start = since(begin);
+            sent_before[static_cast<std::size_t>(rank)] = cairn::detail::simulated_machine::here().numbers().bytes;
+        });
         if (rank == 0) result = std::move(mine);
     });
     const double here = since(begin);
@@ -92,6 +124,12 @@ inline nlohmann::json simulate(
                                           {"idle", joules.idle},
                                           {"links", all.link_joules},
                                           {"most_of_a_rank", most.joules.total()}};
+    }
+    if (asked.samples > 0) {
+        std::int64_t sent = 0;
+        for (std::size_t r = 0; r < all.ranks.size(); ++r) sent = std::max(sent, all.ranks[r].bytes - sent_before[r]);
+        const double steps = 1 + result.at("steps").get<double>();  // with the one that warms up
+        tell_whole_training(asked, static_cast<double>(sent) / steps, result);
     }
     return result;
 #else

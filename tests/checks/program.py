@@ -291,6 +291,13 @@ def check_predictions(run, workload, folder):
         print("skipped: simulations, this program was built without SimGrid")
         return
     check(code == 0 and json.loads(last)["simulation"]["most_bytes_sent"] > 0, "two ranks of a described machine", text)
+    code, text, of_all = run(workload, "--simulate", machine, "--ranks", 2, "--samples", 1000, "--set", "train.epochs=3")
+    whole, step = json.loads(of_all), json.loads(last)
+    steps = 3 * -(-1000 // step["batch"])
+    told, expected = whole["whole_training"], steps * step["batch"] / step["samples_per_s"]
+    check(told["steps"] == steps and abs(told["seconds"] / expected - 1) < 1e-9 and abs(told["joules"] / (steps * step["joules_a_step"]) - 1) < 1e-9
+          # gradients by a ring of two: as many bytes as there are
+          and 4 * step["parameters"] <= told["sent_bytes"] / steps <= 4.1 * step["parameters"], "--samples tells what the whole training takes", text)
     both = [json.loads(line) for line in (last, run(workload, "--simulate", machine, "--ranks", 2)[2])]
     for found in both:
         for of_this_process in ("wall_start_s", "wall_steps_s", "resident_bytes"):
