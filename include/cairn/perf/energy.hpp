@@ -17,6 +17,11 @@
 
 namespace cairn {
 
+/// Seconds at a frequency of what takes `seconds` at the highest, of which its bytes need the share `memory_share`.
+inline double seconds_at_frequency(double seconds, double memory_share, double frequency) {
+    return seconds * (memory_share + (1 - memory_share) / frequency);
+}
+
 /// A frequency that a processor can have.
 struct power_state {
     double frequency = 1;  // of the highest, above 0

@@ -68,9 +68,8 @@ struct kernel_rate {
     }
     /// Where the clock runs at `frequency` of its highest (perf/energy.hpp).
     double seconds(const kernel_work& work, double frequency) const {
-        const double of_bytes = work.bytes / bandwidth, all = start + work.flops / flops + of_bytes;
-        const double share = all > 0 ? of_bytes / all : 0;
-        return seconds(work) * (share + (1 - share) / frequency);
+        const double all = fit(work);
+        return seconds_at_frequency(seconds(work), all > 0 ? work.bytes / bandwidth / all : 0, frequency);
     }
 };
 

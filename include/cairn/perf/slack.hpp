@@ -35,8 +35,8 @@ inline std::vector<double> seconds_at(const std::vector<timed_action>& actions, 
                                       const host_power& power) {
     std::vector<double> seconds;
     for (std::size_t i = 0; i < actions.size(); ++i)
-        seconds.push_back(actions[i].seconds * (actions[i].memory_share +
-                                                (1 - actions[i].memory_share) / power.states.at(states[i]).frequency));
+        seconds.push_back(
+            seconds_at_frequency(actions[i].seconds, actions[i].memory_share, power.states.at(states[i]).frequency));
     return seconds;
 }
 
