@@ -32,6 +32,14 @@ between = [[0, 1e-6], [1_000_000, 1e-4]]
 inside = [[0, 2e-7], [1_000_000, 5e-5]]
 topology = "torus"
 dimensions = [4, 2]
+[storage.shared]
+bytes = 1e11
+client = 5e9
+latency = 5e-4
+[storage.local]
+read = 2e9
+write = 1e9
+capacity = 1_600_000_000_000
 [kernels.gemm.f32]
 start = 1e-6
 flops = 1e11
@@ -64,6 +72,13 @@ TEST_CASE("machine files: hosts, network and kernels are read", "[perf]") {
     CHECK(m.power->idle == 50);
     CHECK(m.power->watts(0.5, 1) == 100);
     CHECK(m.cable_power->watts(0.5) == 4.5);
+    CHECK(m.file_system->bandwidth == 1e11);
+    CHECK(m.file_system->client == 5e9);
+    CHECK(m.file_system->latency == 5e-4);
+    CHECK(m.disk->read == 2e9);
+    CHECK(m.disk->write == 1e9);
+    CHECK(m.disk->latency == 0);
+    CHECK(m.disk->capacity == 1'600'000'000'000);
     kernel_work work{.kind = "gemm", .format = "f32", .flops = 1e6, .bytes = 1e5, .shape = {64, 32, 16}, .extents = 3};
     CHECK(m.seconds(work) == Approx(42e-6));                            // as measured
     CHECK(m.seconds(work, 0.5) == Approx(42e-6 * (10 + 2 * 11) / 21));  // 10 of 21 µs by the rates are of its bytes
@@ -126,6 +141,15 @@ TEST_CASE("machine files: what is missing, impossible or in another unit is refu
     refused("busy = 5", "busy = 3", "network.watts: idle = 4 is above busy = 3");
     refused("idle = 4\nbusy = 5", "idle = 0.004\nbusy = 0.005", "were they kW?");
     refused("idle = 4\nbusy = 5", "idle = 4000\nbusy = 5000", "were they mW?");
+    refused("bytes = 1e11", "bytes = -1", "storage.shared.bytes = -1 is out of range");
+    refused("bytes = 1e11", "bytes = 1e5", "storage.shared.bytes: 100000 bytes a second: were they MB/s or GB/s?");
+    refused("bytes = 1e11\n", "", "storage.shared.bytes is missing");
+    refused("client = 5e9", "client = 5", "storage.shared.client: 5 bytes a second: were they MB/s or GB/s?");
+    refused("latency = 5e-4", "latency = 5", "latency = 5 seconds of a request: were they ms or µs?");
+    refused("read = 2e9", "read = 2000", "storage.local.read: 2000 bytes a second: were they MB/s or GB/s?");
+    refused("write = 1e9\n", "", "storage.local.write is missing");
+    refused("write = 1e9", "write = 0", "storage.local.write = 0 is out of range");
+    refused("capacity = 1_600_000_000_000", "capacity = 1600", "were they GB or TB?");
     CHECK(test::contains(test::message_of([] { read(whole).check_ranks(17); }),
                          "17 ranks asked for; 8 hosts of 2 have room for 16"));
 }

@@ -67,6 +67,7 @@ public:
         if (machine.hosts_per_processor > 1)
             for (int h = 0; h < machine.hosts; h += machine.hosts_per_processor)
                 processors_.push_back(create_host(all, "processor " + std::to_string(h / machine.hosts_per_processor)));
+        if (machine.file_system || machine.disk) create_storage(all);
         network->seal();
         all->seal();
         if (machine.cable_power) give_watts_to_cables();
@@ -77,12 +78,14 @@ public:
             [this](double bytes, const s4u::Host* from, const s4u::Host* to, const links& way, const zones&) {
                 double nominal = 0, further = 0;
                 for (const s4u::Link* link : way) nominal += link->get_latency();
+                if (is_storage(from, to)) return std::max(1e-12, machine_.file_system->latency) / nominal;
                 if (from != to)
                     further = machine_.topology.hop * (static_cast<double>(way.size()) - machine_.topology.nearest());
                 return (speed(bytes, from == to).latency + std::max(0.0, further)) / nominal;
             });
         model->set_bw_factor_cb(
             [this](double bytes, const s4u::Host* from, const s4u::Host* to, const links&, const zones&) {
+                if (is_storage(from, to)) return 1.0;
                 return speed(bytes, from == to).bandwidth / (from == to ? inside_ : between_);
             });
     }
@@ -96,6 +99,20 @@ public:
     s4u::Host* processor(int rank) const {
         if (processors_.empty()) return host(rank);
         return processors_[static_cast<std::size_t>(machine_.host_of(rank) / machine_.hosts_per_processor)];
+    }
+    /// The calling actor waits while its rank reads or writes so many bytes, in one request.
+    void transfer(int rank, storage where, double bytes, bool writes) const {
+        const bool shared = where == storage::shared;
+        require(shared ? machine_.file_system.has_value() : machine_.disk.has_value(), "machine ", machine_.name,
+                ": rank ", rank, writes ? " writes to " : " reads from ",
+                shared ? "the file system" : "its host's disk", ", but the machine file has no [storage.",
+                shared ? "shared" : "local", "]");
+        s4u::Host* const client = clients_[static_cast<std::size_t>(machine_.host_of(rank))];
+        const auto whole = static_cast<sg_size_t>(bytes);
+        if (shared) return s4u::Comm::sendto(writes ? client : file_system_, writes ? file_system_ : client, whole);
+        s4u::this_actor::sleep_for(machine_.disk->latency);
+        s4u::Disk* const disk = client->get_disks().front();
+        writes ? disk->write(whole) : disk->read(whole);
     }
     /// Joules so far of the processors that ranks run on; 0 where the machine has no watts.
     double host_joules() const {
@@ -165,11 +182,41 @@ private:
     /// A cable's two ways are a link each.
     void give_watts_to_cables() {
         for (s4u::Link* link : engine_->get_all_links()) {
-            if (link->get_name().starts_with("inside ") || link->get_name().starts_with("__")) continue;
+            if (link->get_name().starts_with("inside ") || link->get_name().starts_with("storage") ||
+                link->get_name().starts_with("__"))
+                continue;
             link->set_property("wattage_range", concat(cairn::text_of(machine_.cable_power->idle / 2), ':',
                                                        cairn::text_of(machine_.cable_power->busy / 2)));
             cables_.push_back(link);
         }
+    }
+
+    /// The file system is a host behind one link, which each host reaches by a link of its own, apart from the network;
+    /// to that end a host has a second one, a client, which has its disk.
+    void create_storage(s4u::NetZone* all) {
+        s4u::NetZone* const star = s4u::create_star_zone("storage")->set_parent(all);
+        const auto join = [&](s4u::Host* host, const std::string& name, double bandwidth) {
+            auto* const link = star->create_link(name, std::min(bandwidth, 1e18))->set_latency(cable_latency)->seal();
+            star->add_route(host->get_netpoint(), nullptr, nullptr, nullptr, {s4u::LinkInRoute(link)}, true);
+        };
+        const shared_storage shared = machine_.file_system.value_or(shared_storage{.bandwidth = 1e9});
+        const auto create = [&](const std::string& name) {
+            s4u::Host* const host = star->create_host(name, second);
+            return machine_.power ? host->set_property("wattage_per_state", "0:0:0") : host;
+        };
+        file_system_ = create("file system")->seal();
+        join(file_system_, "storage", shared.bandwidth);
+        for (int h = 0; h < machine_.hosts; ++h) {
+            const std::string id = std::to_string(h);
+            s4u::Host* const client = create("client " + id);
+            if (machine_.disk) client->create_disk("disk " + id, machine_.disk->read, machine_.disk->write)->seal();
+            clients_.push_back(client->seal());
+            join(client, "storage of host " + id, shared.client);
+        }
+        star->seal();
+    }
+    bool is_storage(const s4u::Host* from, const s4u::Host* to) const {
+        return file_system_ && (from == file_system_ || to == file_system_);
     }
 
     s4u::NetZone* create_network(s4u::NetZone* all) {
@@ -226,7 +273,8 @@ private:
     int ranks_;
     double between_, inside_;  // bytes a second
     s4u::Engine* engine_ = nullptr;
-    std::vector<s4u::Host*> hosts_, processors_;
+    s4u::Host* file_system_ = nullptr;
+    std::vector<s4u::Host*> hosts_, processors_, clients_;
     std::vector<s4u::Link*> cables_;  // with watts, a way each
 };
 

@@ -123,6 +123,8 @@ public:
         spend();
         if (seconds > 0) let_others_run([&] { s4u::this_actor::sleep_for(seconds); });
     }
+    void read_storage(storage from, double bytes) override { transfer(from, bytes, false); }
+    void write_storage(storage to, double bytes) override { transfer(to, bytes, true); }
     double message_seconds(double bytes) override { return state.machine.between.exchange(bytes); }
     std::unique_ptr<job_queue> start_queue() override;
 
@@ -179,6 +181,10 @@ public:
     const simulated_wait* waits = nullptr;  // null: for no message
 
 private:
+    void transfer(storage where, double bytes, bool writes) {
+        spend();
+        let_others_run([&] { state.platform.transfer(rank_, where, bytes, writes); });
+    }
     void count(double seconds) {
         numbers().computed += seconds;
         if (state.machine.power)

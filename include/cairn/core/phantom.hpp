@@ -38,6 +38,9 @@ public:
     virtual void wait() = 0;
 };
 
+/// Where bytes lie: in the file system that all hosts share, or on the disk of the rank's own host.
+enum class storage { shared, local };
+
 /// What a phantom rank stands on: its clock, its speed, its helpers.
 class phantom_machine {
 public:
@@ -50,6 +53,9 @@ public:
     virtual void pass(double seconds) = 0;
     /// A message between two ranks on different hosts; 0: messages take no time here.
     virtual double message_seconds(double /*bytes*/) { return 0; }
+    /// The rank waits for one request of so many bytes; a machine that only counts takes no time.
+    virtual void read_storage(storage /*from*/, double /*bytes*/) {}
+    virtual void write_storage(storage /*to*/, double /*bytes*/) {}
     /// Joules so far of all ranks and the network between them; 0: unknown.
     virtual double joules() { return 0; }
     /// The rank's kernels run in p-state k from now on.

@@ -7,6 +7,7 @@
 #include <cairn/core/link_model.hpp>
 #include <cairn/core/phantom.hpp>
 #include <cairn/perf/energy.hpp>
+#include <cairn/perf/storage.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -103,11 +104,13 @@ struct machine_description {
     std::optional<kernel_rate> other;                                    // of kinds that are not in the table
     link_model between, inside;  // one way, between neighbouring hosts and between ranks of one host
     network_topology topology;
-    index_t eager = 0;                      // shorter messages leave before their receiver asks for them
-    double message = 0;                     // seconds that the processor spends to send or to receive one
-    double copy = 0;                        // and for each of its bytes, while it is waited for
-    std::optional<host_power> power;        // none: no joules are told
-    std::optional<link_power> cable_power;  // of a cable between two hosts, or to a switch
+    index_t eager = 0;                          // shorter messages leave before their receiver asks for them
+    double message = 0;                         // seconds that the processor spends to send or to receive one
+    double copy = 0;                            // and for each of its bytes, while it is waited for
+    std::optional<shared_storage> file_system;  // of all hosts together
+    std::optional<local_storage> disk;          // of each host
+    std::optional<host_power> power;            // none: no joules are told
+    std::optional<link_power> cable_power;      // of a cable between two hosts, or to a switch
 
     int most_ranks() const { return hosts * ranks_per_host; }
     int host_of(int rank) const { return rank / ranks_per_host; }
@@ -143,6 +146,8 @@ struct machine_description {
         if (message >= too_slow) wrong("message = ", message, " seconds: were they ms or µs?");
         if (copy >= 1e-6) wrong("copy = ", copy, " seconds for a byte: less than 1 MB a second");
         if (topology.hop >= too_slow) wrong("hop = ", topology.hop, " seconds: were they ms or µs?");
+        if (file_system) file_system->check(concat("machine ", name));
+        if (disk) disk->check(concat("machine ", name));
         if (power) power->check(concat("machine ", name), cores);
         if (cable_power) cable_power->check(concat("machine ", name));
         check_topology();

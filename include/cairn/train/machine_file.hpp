@@ -34,6 +34,15 @@
 //   [network.watts]                   # of a cable with both its ends
 //   idle = 4
 //   busy = 5                          # both ways at full rate
+//   [storage.shared]                  # the file system of all hosts (perf/storage.hpp); left out: nothing can be read
+//   bytes = 1e11                      # a second, of all hosts together
+//   client = 5e9                      # and of one host; left out: as much
+//   latency = 5e-4                    # of a request
+//   [storage.local]                   # the disk, or burst buffer, of each host
+//   read = 2e9                        # bytes a second
+//   write = 1e9
+//   latency = 1e-4
+//   capacity = 1_600_000_000_000      # bytes; left out: no limit
 //   [kernels."convolution forward".float]           # kind and format, "any" for the formats not named
 //   start = 2e-6                      # seconds = start + operations / flops + bytes / bytes a second
 //   flops = 1e12
@@ -112,6 +121,28 @@ inline std::optional<link_power> link_power_in(configuration& c) {
     return link_power{watts_in(c, "network.watts.idle"), watts_in(c, "network.watts.busy")};
 }
 
+inline double bytes_a_second_in(configuration& c, const std::string& key) {
+    require(c.has(key), key, " is missing: bytes a second");
+    return c.get(key, 0.0, above(0));
+}
+
+inline std::optional<shared_storage> shared_storage_in(configuration& c) {
+    if (c.names_in("storage.shared").empty()) return std::nullopt;
+    shared_storage s{.bandwidth = bytes_a_second_in(c, "storage.shared.bytes")};
+    if (c.has("storage.shared.client")) s.client = bytes_a_second_in(c, "storage.shared.client");
+    s.latency = c.get("storage.shared.latency", s.latency, at_least(0));
+    return s;
+}
+
+inline std::optional<local_storage> local_storage_in(configuration& c) {
+    if (c.names_in("storage.local").empty()) return std::nullopt;
+    local_storage s{.read = bytes_a_second_in(c, "storage.local.read"),
+                    .write = bytes_a_second_in(c, "storage.local.write")};
+    s.latency = c.get("storage.local.latency", s.latency, at_least(0));
+    s.capacity = c.get("storage.local.capacity", s.capacity, at_least(0));
+    return s;
+}
+
 }  // namespace detail
 
 /// Throws naming entries that are missing, unknown or impossible.
@@ -145,6 +176,8 @@ inline machine_description machine_in(configuration c) {
     network("copy", m.copy, at_least(0));
     m.between = detail::link_in(c, "network.between");
     m.inside = detail::link_in(c, "network.inside");
+    m.file_system = detail::shared_storage_in(c);
+    m.disk = detail::local_storage_in(c);
     m.power = detail::host_power_in(c);
     m.cable_power = detail::link_power_in(c);
     for (const std::string& kind : c.names_in("kernels")) {
