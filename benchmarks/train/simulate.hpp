@@ -4,6 +4,7 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/simgrid.hpp>
 #include <cairn/core/parallel.hpp>
+#include <cairn/perf/data_movement.hpp>
 #include <cairn/train/machine_file.hpp>
 #include <cairn/train/process.hpp>
 
@@ -25,6 +26,27 @@ struct simulated_run {
     std::int64_t samples = 0;  // of the training set, for the totals of the whole training; 0: not asked
     std::int64_t epochs = 1;
 };
+
+/// By cause and axis, what the rank that sent most sent in the steps. Prints the larger causes, and returns all.
+inline nlohmann::json tell_causes(const cairn::traffic& sent, const cairn::traffic& before, double steps) {
+    std::vector<std::pair<double, std::string>> order;
+    nlohmann::json causes = nlohmann::json::object();
+    for (const auto& [cause, all] : sent) {
+        const auto at = before.find(cause);
+        const double bytes = static_cast<double>(all.bytes - (at == before.end() ? 0 : at->second.bytes)) / steps,
+                     messages =
+                         static_cast<double>(all.messages - (at == before.end() ? 0 : at->second.messages)) / steps;
+        if (messages <= 0) continue;
+        causes[cause] = {{"axis", cairn::axis_of(cause)}, {"bytes", bytes}, {"messages", messages}};
+        order.emplace_back(bytes, cause);
+    }
+    std::sort(order.rbegin(), order.rend());
+    std::printf("a step of the rank that sends most:");
+    for (std::size_t i = 0; i < std::min<std::size_t>(order.size(), 6); ++i)
+        std::printf("%s %s %.4g MB", i ? "," : "", order[i].second.c_str(), 1e-6 * order[i].first);
+    std::printf("\n");
+    return causes;
+}
 
 /// Steps, seconds, joules and bytes of a whole training, whose steps are all like the simulated ones. `sent`: bytes of
 /// a rank in a step. Prints them, and adds them to the result.
@@ -62,12 +84,12 @@ inline nlohmann::json simulate(
     const auto since = [](clock::time_point t) { return std::chrono::duration<double>(clock::now() - t).count(); };
     const clock::time_point begin = clock::now();
     double start = 0;
-    std::vector<std::int64_t> sent_before(static_cast<std::size_t>(ranks));  // the steps
+    std::vector<cairn::simulated_rank> before(static_cast<std::size_t>(ranks));  // the steps
     const cairn::simulation all = cairn::run_simulated(machine, ranks, [&](cairn::simgrid_communicator& world) {
         const int rank = world.rank();
         nlohmann::json mine = run(world.split(0, rank), [&, rank] {
             start = since(begin);
-            sent_before[static_cast<std::size_t>(rank)] = cairn::detail::simulated_machine::here().numbers().bytes;
+            before[static_cast<std::size_t>(rank)] = cairn::detail::simulated_machine::here().numbers();
         });
         if (rank == 0) result = std::move(mine);
     });
@@ -125,12 +147,15 @@ inline nlohmann::json simulate(
                                           {"links", all.link_joules},
                                           {"most_of_a_rank", most.joules.total()}};
     }
-    if (asked.samples > 0) {
-        std::int64_t sent = 0;
-        for (std::size_t r = 0; r < all.ranks.size(); ++r) sent = std::max(sent, all.ranks[r].bytes - sent_before[r]);
-        const double steps = 1 + result.at("steps").get<double>();  // with the one that warms up
-        tell_whole_training(asked, static_cast<double>(sent) / steps, result);
-    }
+    const double steps = 1 + result.at("steps").get<double>();  // with the one that warms up
+    const auto sent = [&](std::size_t r) { return all.ranks[r].bytes - before[r].bytes; };
+    std::size_t busiest = 0;
+    for (std::size_t r = 0; r < all.ranks.size(); ++r)
+        if (sent(r) > sent(busiest)) busiest = r;
+    if (ranks > 1)
+        result["simulation"]["sent_in_a_step"] = {
+            {"rank", busiest}, {"causes", tell_causes(all.ranks[busiest].sent, before[busiest].sent, steps)}};
+    if (asked.samples > 0) tell_whole_training(asked, static_cast<double>(sent(busiest)) / steps, result);
     return result;
 #else
     (void)ranks, (void)run;

@@ -45,6 +45,7 @@ CONCEPTS = {
     "cairn/optim/precondition/kfac_layer.hpp": ["parallel", "train"],
     "cairn/data/dataset.hpp": ["train"],
     "cairn/perf/machine_description.hpp": ["comm", "train"],
+    "cairn/comm/collectives/sent.hpp": ["perf"],  # bytes of collectives, for perf/data_movement.hpp
     "cairn/comm/collectives/selection.hpp": ["comm"],  # the table of collectives, for comm/simgrid.hpp
     "cairn/device/cuda/runtime.hpp": ["comm"],  # streams, events and errors of the GPU, for comm/nccl_connection.hpp
 }

@@ -7,6 +7,7 @@
 #include <cairn/comm/collectives/all_to_all.hpp>
 #include <cairn/comm/collectives/barrier.hpp>
 #include <cairn/comm/collectives/broadcast.hpp>
+#include <cairn/comm/collectives/sent.hpp>
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/require_equal.hpp>
@@ -53,6 +54,34 @@ int floor_log(int p) { return static_cast<int>(std::bit_width(static_cast<unsign
 int ceil_log(int p) { return static_cast<int>(std::bit_width(static_cast<unsigned>(p - 1))); }
 
 }  // namespace
+
+TEST_CASE("closed forms of each rank's messages and bytes are those counted", "[collectives]") {
+    for (int p = 1; p <= 9; ++p)
+        for (const index_t n : {1, 5, 1009, 20'011})
+            run_ranks(p, [&](threads_communicator& threads) {
+                counter c(threads);
+                std::vector<float> data(static_cast<std::size_t>(n), 1.0f);
+                const auto check = [&](const char* what, sent_messages told, auto&& run) {
+                    const communication_counts before = c.counts();
+                    run(std::span<float>(data));
+                    const sent_messages sent{c.counts().messages - before.messages, c.counts().bytes - before.bytes};
+                    require(sent == told, what, " of ", n, " on rank ", c.rank(), " of ", p, ": ", sent.messages, ", ",
+                            sent.bytes, " bytes; formulas say ", told.messages, ", ", told.bytes);
+                };
+                for (const auto& [algorithm, name] : all_reduce_names) {
+                    using enum all_reduce_algorithm;
+                    if (algorithm == vendor || algorithm == automatic || algorithm == hierarchical) continue;
+                    check(name, all_reduce_sends(algorithm, n, 4, p, c.rank()),
+                          [&, a = algorithm](auto d) { all_reduce(c, d, {.algorithm = a}); });
+                }
+                node_groups<counter> groups(c);
+                check("hierarchical", all_reduce_sends(all_reduce_algorithm::hierarchical, n, 4, p, c.rank()),
+                      [&](auto d) { hierarchical_all_reduce(groups, d); });
+                check("all-gather", all_gather_sends(shards_of(n, p), 4, c.rank()), [&](auto d) { all_gather(c, d); });
+                check("reduce-scatter", reduce_scatter_sends(shards_of(n, p), 4, c.rank()),
+                      [&](auto d) { reduce_scatter(c, d); });
+            });
+}
 
 TEST_CASE("formulas: ring", "[collectives]") {
     for (int p = 1; p <= 9; ++p) {

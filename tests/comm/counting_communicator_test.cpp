@@ -90,8 +90,21 @@ TEST_CASE("counting: names, model time, peak, reset", "[comm][counting]") {
         std::vector<float> got(1000);
         sendrecv(part, std::span<const float>(data), 1 - part.rank(), std::span<float>(got), 1 - part.rank(), 1);
         require(c.counts().messages == 3, "a part counts into the same numbers");
+        {
+            const auto why = because(part, "gradients");
+            ring_all_reduce(part, std::span<float>(data), reduction::sum, "of a bucket");
+            part.isend(std::as_bytes(std::span(data)), 1 - part.rank(), 2).wait();
+            recv(part, std::span<float>(got), 1 - part.rank(), 2);
+        }
+        ring_all_reduce(c, std::span<float>(data), reduction::sum, "factors");
+        require(c.by_cause() == traffic{{"factors", {2, 4000}},
+                                        {"gradients", {3, 8000}},
+                                        {"messages", {1, 4000}},
+                                        {"ring all-reduce", {2, 4000}}},
+                "causes are the outermost labels, else names");
+        require(!c.calls().contains(""), "a cause is no call");
         c.reset();
-        require(c.counts().messages == 0 && c.calls().empty(), "reset");
+        require(c.counts().messages == 0 && c.calls().empty() && c.by_cause().empty(), "reset");
     });
 }
 

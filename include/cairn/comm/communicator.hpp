@@ -73,10 +73,11 @@ inline double default_time_limit() {
     return environment_number("CAIRN_COMM_TIMEOUT", 60.0, 0.0, 1e9, "seconds, a number from 0 (no limit) to 1e9");
 }
 
-/// The arguments of a collective: equal on all ranks, or the program is wrong.
+/// The arguments of a collective: equal on all ranks, or the program is wrong. Without a name it is no collective: it
+/// says why the messages are sent that follow.
 struct collective_call {
-    std::string_view name;        // "ring all-reduce"
-    std::string_view type;        // "float"
+    std::string_view name = {};   // "ring all-reduce"
+    std::string_view type = {};   // "float"
     index_t count = 0;            // elements
     int root = -1;                // of rooted ones
     std::string_view label = {};  // what is reduced, where the caller said: "gradients, bucket 3"
@@ -91,6 +92,13 @@ template <Communicator C>
         return c.enter(call);
     else
         return std::false_type{};
+}
+
+/// All messages on c are sent for this cause until the result goes: collectives inside are counted under it. The
+/// caller keeps the text.
+template <Communicator C>
+[[nodiscard]] auto because(C& c, std::string_view cause) {
+    return enter(c, {.label = cause});
 }
 
 /// Typed front of isend and irecv. T must be trivially copyable.

@@ -9,8 +9,10 @@
 //              chain of the messages received before it; a receive continues the sender's chain (Lamport's clock,
 //              carried with the message)
 //   peak       bytes of sends and receives that were in flight at once
+// by_cause() has messages and bytes by cause (comm/traffic.hpp).
 // Vendor collectives hide their messages: they count as a ring's, the least possible, without a peak.
 
+#include <cairn/comm/traffic.hpp>
 #include <cairn/comm/vendor_collectives.hpp>
 
 #include <algorithm>
@@ -55,6 +57,7 @@ class counting_communicator : private vendor_collectives {
         std::int64_t in_flight = 0;
         std::map<std::string, call_counts> calls;  // collectives by name
         std::map<std::string, int> open;           // of them, those that have begun
+        traffic by_cause;
 
         void begin(std::int64_t bytes) { counts.peak_bytes = std::max(counts.peak_bytes, in_flight += bytes); }
         void end(std::int64_t bytes) { in_flight -= bytes; }
@@ -108,7 +111,10 @@ public:
         bool receives_ = false;
     };
 
-    explicit counting_communicator(C inner) : inner_(std::move(inner)), state_(std::make_shared<state>()) {}
+    explicit counting_communicator(C inner)
+        : inner_(std::move(inner)),
+          state_(std::make_shared<state>()),
+          inside_(std::make_shared<std::vector<collective_call>>()) {}
 
     int rank() const { return inner_.rank(); }
     int size() const { return inner_.size(); }
@@ -116,8 +122,7 @@ public:
 
     [[nodiscard]] request isend(std::span<const std::byte> data, int peer, int tag) {
         request r = started(data.size(), false);
-        ++state_->counts.messages;
-        state_->counts.bytes += r.bytes_;
+        count_sent({1, r.bytes_});
         *r.clock_ = state_->counts.rounds + 1;
         r.inner_ = inner_.isend(data, peer, tag);
         r.clock_request_ = inner_.isend(std::as_bytes(std::span(r.clock_.get(), 1)), peer, tag);
@@ -137,18 +142,27 @@ public:
         part.state_ = state_;
         return part;
     }
+    [[nodiscard]] counting_communicator split_node() requires requires(C& c) { c.split_node(); }
+    {
+        counting_communicator part(inner_.split_node());
+        part.state_ = state_;
+        return part;
+    }
     [[nodiscard]] auto enter(const collective_call& call) {
         struct scope {
             scope(counting_communicator& c, const collective_call& what)
                 : inner(cairn::enter(c.inner_, what)),
                   kept(c.state_),
+                  inside(c.inside_),
                   name(what.name),
                   messages(kept->counts.messages),
                   bytes(kept->counts.bytes) {
-                if (kept->open[name]++ == 0) ++kept->calls[name].times;
+                inside->push_back(what);
+                if (!name.empty() && kept->open[name]++ == 0) ++kept->calls[name].times;
             }
             ~scope() {
-                if (--kept->open[name] > 0) return;  // within a call of the same name, which counts
+                inside->pop_back();
+                if (name.empty() || --kept->open[name] > 0) return;  // within a call of the same name, which counts
                 call_counts& sum = kept->calls[name];
                 sum.messages += kept->counts.messages - messages;
                 sum.bytes += kept->counts.bytes - bytes;
@@ -158,6 +172,7 @@ public:
 
             decltype(cairn::enter(std::declval<C&>(), std::declval<const collective_call&>())) inner;
             std::shared_ptr<state> kept;
+            std::shared_ptr<std::vector<collective_call>> inside;
             std::string name;
             std::int64_t messages, bytes;  // when it began
         };
@@ -171,6 +186,7 @@ public:
 
     const communication_counts& counts() const { return state_->counts; }
     const std::map<std::string, call_counts>& calls() const { return state_->calls; }
+    const traffic& by_cause() const { return state_->by_cause; }
     /// Not inside a collective.
     void reset() { *state_ = {}; }
     /// All counts, and a line for each collective.
@@ -205,10 +221,14 @@ private:
         vendor_of(inner_)->reduce_scatter(data, parts, r);
     }
 
+    void count_sent(const sent_messages& more) {
+        state_->counts.messages += more.messages, state_->counts.bytes += more.bytes;
+        cairn::count(state_->by_cause, cause_of(*inside_), more);
+    }
     void count_vendor(std::int64_t sends, std::int64_t bytes_of_each, std::int64_t receives,
                       std::int64_t bytes_of_each_received, std::int64_t rounds) {
         communication_counts& c = state_->counts;
-        c.messages += sends, c.bytes += sends * bytes_of_each;
+        count_sent({sends, sends * bytes_of_each});
         c.received_messages += receives, c.received_bytes += receives * bytes_of_each_received;
         c.rounds += rounds;
     }
@@ -221,7 +241,7 @@ private:
         std::int64_t all = 0;
         for (int r = 0; r < size(); ++r) all += count_of(r);
         count_vendor(size() - 1, 0, size() - 1, 0, size() - 1);
-        state_->counts.bytes += all - count_of(all_but);
+        count_sent({0, all - count_of(all_but)});
         state_->counts.received_bytes += all - count_of(all_but - 1);
     }
 
@@ -236,7 +256,8 @@ private:
     }
 
     C inner_;
-    std::shared_ptr<state> state_;
+    std::shared_ptr<state> state_;                          // of all parts
+    std::shared_ptr<std::vector<collective_call>> inside_;  // of this one
 };
 
 }  // namespace cairn

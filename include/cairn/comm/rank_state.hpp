@@ -14,6 +14,7 @@ namespace cairn::detail {
 
 /// "ring all-reduce of 1000 float (gradients, bucket 3)"
 inline std::string text_of(const collective_call& call) {
+    if (call.name.empty()) return std::string(call.label);
     return concat(call.name, " of ", call.count, ' ', call.type,
                   call.label.empty() ? "" : concat(" (", call.label, ')'));
 }

@@ -149,8 +149,9 @@ public:
 
     [[nodiscard]] request isend(std::span<const std::byte> data, int peer, int tag) {
         simulated_rank& numbers = machine::here().numbers();
-        ++numbers.messages;
-        numbers.bytes += static_cast<std::int64_t>(data.size());
+        const sent_messages one{1, static_cast<std::int64_t>(data.size())};
+        numbers.messages += one.messages, numbers.bytes += one.bytes;
+        cairn::count(numbers.sent, cause_of(place_->calls), one);
         auto m = std::make_shared<message>();
         m->sends = true;
         m->bytes = data.size();

@@ -6,6 +6,7 @@
 
 #include <cairn/comm/rank_state.hpp>
 #include <cairn/comm/simgrid_engine.hpp>
+#include <cairn/comm/traffic.hpp>
 #include <cairn/core/memory.hpp>
 #include <cairn/core/phantom.hpp>
 #include <cairn/core/rank_locals.hpp>
@@ -30,6 +31,7 @@ struct simulated_rank {
     double computed = 0;                   // seconds of kernels and of handling messages, on cores of its own
     double waited = 0;                     // seconds in waits for messages
     std::int64_t messages = 0, bytes = 0;  // sent
+    traffic sent;                          // the same by cause
     index_t peak = 0;                      // bytes of memory
     joules_by_cause joules;                // of its share of its processor, where the machine has watts
 };

@@ -21,14 +21,6 @@
 
 namespace cairn {
 
-/// What rank j of `ranks` serves of n values. All begin at multiples of 128 values; the last ones may be shorter, or
-/// empty.
-inline range chunk_of(index_t n, int ranks, int j) {
-    const index_t each = ((n + ranks - 1) / ranks + 127) / 128 * 128;
-    const index_t begin = std::min(n, j * each);
-    return {begin, std::min(n, begin + each) - begin};
-}
-
 /// Chunks and phases (2 j: to the server of chunk j, 2 j + 1: from it) have random numbers of their own; positions in a
 /// chunk are no positions of the layout.
 inline encode_step step_of_chunk(encode_step at, int part, int rank) {

@@ -38,6 +38,14 @@ inline std::vector<range> shards_of(index_t total, int parts) {
     return all;
 }
 
+/// What rank j of `ranks` serves of n values, where messages of parts are encoded (compress/two_phase.hpp). All begin
+/// at multiples of 128 values; the last ones may be shorter, or empty.
+inline range chunk_of(index_t n, int ranks, int j) {
+    const index_t each = ((n + ranks - 1) / ranks + 127) / 128 * 128;
+    const index_t begin = std::min(n, j * each);
+    return {begin, std::min(n, begin + each) - begin};
+}
+
 /// Parts of an array, cut into pieces of at most `grain` elements, for sums by parts. A part's pieces, and so the bits
 /// of its sum, do not depend on the other parts.
 struct parts_in_pieces {

@@ -44,7 +44,7 @@ std::pair<index_t, index_t> place_of(C& ranks, index_t count) {
     std::vector<double> counts(static_cast<std::size_t>(ranks.size()));
     const auto mine = counts.begin() + ranks.rank();
     *mine = static_cast<double>(count);
-    all_gather(ranks, std::span<double>(counts));
+    all_gather(ranks, std::span<double>(counts), shards_of(ranks.size(), ranks.size()), "places in the batch");
     return {static_cast<index_t>(std::accumulate(counts.begin(), mine, 0.0)),
             static_cast<index_t>(std::accumulate(counts.begin(), counts.end(), 0.0))};
 }
@@ -68,7 +68,7 @@ public:
     step_totals on(const step_totals& mine, std::string reason = {}) {
         reason_ = std::move(reason);
         std::array<double, 4> sums{mine.loss, mine.samples, mine.stop, reason_.empty() ? 0.0 : 1.0};
-        all_reduce(ranks_, std::span<double>(sums));
+        all_reduce(ranks_, std::span<double>(sums), {.label = "agreement"});
         return {sums[0], sums[1], sums[2], sums[3]};
     }
 

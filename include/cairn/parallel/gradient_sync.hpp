@@ -167,6 +167,7 @@ private:
     bool scatters() const { return !config_.owners.empty(); }
     bool compresses() const { return config_.method || has_device_hook() || !config_.candidates.empty(); }
     bool has_device_hook() const { return !on_host && config_.hook_on_device; }
+    const char* cause() const { return compresses() ? "compressed gradients" : "gradients"; }
     // Whether a device's gradients are summed on the host.
     bool goes_through_host() const { return !on_host && compresses() && !has_device_hook(); }
 
@@ -178,14 +179,16 @@ private:
         } else if (has_device_hook()) {
             if constexpr (std::same_as<T, float>) reduce_on_device(which, g);
         } else if (scatters()) {
-            reduce_scatter(over_.device, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
+            reduce_scatter(over_.device, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]),
+                           reduction::sum, cause());
         } else {
-            all_reduce(over_.device, g, {.algorithm = config_.all_reduce});
+            all_reduce(over_.device, g, {.algorithm = config_.all_reduce, .label = cause()});
         }
     }
 
     // A rank with non-finite gradients gives zeros to compressors: it must not leave the others alone in a collective.
     void reduce_on_host(int which, std::span<T> g) {
+        [[maybe_unused]] const auto why = because(own_, cause());
         if (!is_finite(which, g) && (config_.method || autotuned_)) std::fill(g.begin(), g.end(), T{});
         if (scatters())
             reduce_scatter(own_, g, parts_in(reducer_.buckets()[static_cast<std::size_t>(which)]));
@@ -196,6 +199,7 @@ private:
     }
 
     void reduce_on_device(int which, std::span<float> g) {
+        [[maybe_unused]] const auto why = because(over_.device, cause());
         if (is_broken_on_device(which, g)) D::set_bytes(g.data(), 0, static_cast<index_t>(g.size_bytes()));
         hooks_on_device_[static_cast<std::size_t>(which)]->reduce(over_.device, g, step_of(which));
     }

@@ -38,6 +38,7 @@ void in_one_block(const buffer_list<T, D>& buffers, Collective&& collective) {
 /// Collective: parameters and buffers of rank 0 on all ranks.
 template <Communicator C, class T, Device D>
 void broadcast_values(channel<C>& over, arena<T, D>& weights, const buffer_list<T, D>& buffers) {
+    [[maybe_unused]] const auto why = because(over.device, "values of rank 0");
     broadcast(over.device, weights.values().span(), 0);
     detail::in_one_block(buffers, [&](tensor<T, D>& all) { broadcast(over.device, all.span(), 0); });
 }
@@ -47,7 +48,7 @@ template <Communicator C, class T, Device D>
 void average_buffers(channel<C>& over, const buffer_list<T, D>& buffers) {
     if (over.size() == 1) return;
     detail::in_one_block(buffers, [&](tensor<T, D>& all) {
-        all_reduce(over.device, all.span());
+        all_reduce(over.device, all.span(), {.label = "running statistics"});
         for_each(functors::times<T>{T(1) / static_cast<T>(over.size())}, all);
     });
 }
@@ -60,7 +61,7 @@ public:
     int size() const override { return c_.size(); }
     void gather(std::span<const double> mine, std::span<double> all) override {
         std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(mine.size()) * c_.rank());
-        all_gather(c_, all);
+        all_gather(c_, all, shards_of(static_cast<index_t>(all.size()), c_.size()), "batch-norm statistics");
     }
 
 private:

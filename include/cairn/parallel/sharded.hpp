@@ -58,7 +58,7 @@ struct sharded {
 template <Communicator C, class T, Device D>
 void all_gather_values(channel<C>& over, arena<T, D>& weights, const std::vector<range>& owners) {
     const trace_scope scope("all-gather values", "", "communication");
-    all_gather(over.device, weights.values().span(), owners);
+    all_gather(over.device, weights.values().span(), owners, "parameters");
 }
 
 /// Cuts an arena into one range for each of `ranks`, as equal as whole cache lines allow, or whole parameters if so

@@ -31,7 +31,7 @@ std::function<std::vector<double>(std::vector<double>)> sum_over_stages(run_mesh
     return [&stages = mesh.grid["pipeline"].host, n = all.size(), place = std::move(place)](std::vector<double> mine) {
         std::vector<double> whole(n);
         for (std::size_t i = 0; i < place.size(); ++i) whole[place[i]] = mine[i];
-        all_reduce(stages, std::span<double>(whole));
+        all_reduce(stages, std::span<double>(whole), {.label = "norms"});
         return whole;
     };
 }
@@ -103,7 +103,7 @@ private:
                                  "parallel.tensor; set parallel.zero_stage = 0)"));
         made_.shard = detail::shard_plan{c.owners[static_cast<std::size_t>(made_.over->rank())],
                                          [&over = made_.over->host](std::vector<double> by_parameter) {
-                                             all_reduce(over, std::span<double>(by_parameter));
+                                             all_reduce(over, std::span<double>(by_parameter), {.label = "norms"});
                                              return by_parameter;
                                          },
                                          {}};

@@ -89,6 +89,8 @@ public:
                 ", it was cut for ", shape_of(b, m));
         outgoing_.push_back({std::move(t), {}});
         message& last = outgoing_.back();
+        [[maybe_unused]] const auto why =
+            because(lane(tag_of(b, gradient)), gradient ? "gradients of activations" : "activations");
         last.under_way = isend(lane(tag_of(b, gradient)), std::span<const T>(last.data.span()),
                                peer(tag_of(b, gradient)), tag_of(b, gradient));
     }

@@ -77,6 +77,7 @@ public:
     /// After all backwards of a step. `listener`, which may be null, is told of each sum.
     void sum(gradient_listener* listener) {
         const trace_scope scope(ties_.empty() ? "" : "tied gradients", "", "communication");
+        [[maybe_unused]] const auto why = because(over_->device, "tied weights");
         for (tie& t : ties_) {
             if (!t.owner && t.use) send(over_->device, std::span<const T>(t.use->grad.span()), t.owner_rank, tag);
             if (!t.owner) continue;
@@ -93,6 +94,7 @@ public:
 
     /// Copies on other ranks get the values that they are copies of.
     void share_values() {
+        [[maybe_unused]] const auto why = because(over_->device, "tied weights");
         for (tie& t : ties_) {
             if (t.owner && !t.use) send(over_->device, std::span<const T>(t.owner->value.span()), t.use_rank, tag);
             if (t.use && !t.owner) recv(over_->device, t.use->value.span(), t.owner_rank, tag);

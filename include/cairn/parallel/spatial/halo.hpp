@@ -134,6 +134,7 @@ private:
                 in[upper] = {take[upper], room_for(a, take[upper], t.shape())};
                 in[upper].request = irecv(over_->device, in[upper].data.span(), peer(a, upper), spatial_tag);
             }
+        [[maybe_unused]] const auto why = because(over_->device, "halos");
         for (int upper = 0; upper < 2; ++upper)
             if (give[upper].count) {
                 out[upper] = {give[upper], room_for(a, give[upper], t.shape())};

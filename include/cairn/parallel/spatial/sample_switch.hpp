@@ -80,6 +80,7 @@ private:
         const auto at = [](int r) { return static_cast<std::size_t>(r); };
         std::vector<tensor<T, D>> in(out.size());
         std::vector<typename C::request> requests;
+        [[maybe_unused]] const auto why = because(over_->device, "parts of samples");
         for (int step = 1; step < size(); ++step) {
             const int from = (rank() + size() - step) % size();
             in[at(from)] = tensor<T, D>(expected(from), memory_category::communication);

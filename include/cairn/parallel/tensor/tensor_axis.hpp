@@ -56,6 +56,7 @@ public:
     void sum(tensor<T, D>& x, std::string_view label, reduction op = reduction::sum) {
         if (size() == 1) return;
         const trace_scope scope("tensor all-reduce", "", "communication");
+        [[maybe_unused]] const auto why = because(over_.device, "tensor layers");
         require_carries<D>(over_);
         all_reduce(over_.device, x.span(), {.op = op, .algorithm = config_.algorithm, .label = label});
     }
@@ -65,6 +66,7 @@ public:
     tensor<T, D> gather(const tensor<T, D>& x, int axis, index_t total, std::string_view label) {
         if (size() == 1) return x.share();
         const trace_scope scope("tensor all-gather", "", "communication");
+        [[maybe_unused]] const auto why = because(over_.device, "tensor layers");
         const cut_axis c(x.shape().with(axis, total), axis, size());
         const range mine = shard_of(total, size(), rank());
         require(x.extent(axis) == mine.count, label, ": rank ", rank(), " of ", size(), " has ", x.shape(),
@@ -87,6 +89,7 @@ public:
     tensor<T, D> reduce_scatter(tensor<T, D> x, int axis, std::string_view label) {
         if (size() == 1) return x;
         const trace_scope scope("tensor reduce-scatter", "", "communication");
+        [[maybe_unused]] const auto why = because(over_.device, "tensor layers");
         const cut_axis c(x.shape(), axis, size());
         require_carries<D>(over_);
         tensor<T, D> by_rank = x.share();

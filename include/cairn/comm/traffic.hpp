@@ -1,0 +1,42 @@
+#pragma once
+// What a rank sends, by cause: the label of the collective that a message belongs to ("gradients", "kfac's factors"),
+// or of the scope that because() opened. perf/data_movement.hpp has the same numbers from formulas.
+
+#include <cairn/comm/communicator.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cairn {
+
+/// Messages that were sent, and bytes of them.
+struct sent_messages {
+    std::int64_t messages = 0, bytes = 0;
+
+    sent_messages& operator+=(const sent_messages& other) {
+        messages += other.messages, bytes += other.bytes;
+        return *this;
+    }
+    bool operator==(const sent_messages&) const = default;
+};
+
+using traffic = std::map<std::string, sent_messages, std::less<>>;
+
+/// Adds to a cause.
+inline void count(traffic& all, std::string_view cause, const sent_messages& more) {
+    auto at = all.find(cause);
+    if (at == all.end()) at = all.emplace(cause, sent_messages{}).first;
+    at->second += more;
+}
+
+/// Why a message is sent inside these calls, outermost first: the first label, else the outermost collective's name.
+inline std::string_view cause_of(const std::vector<collective_call>& calls) {
+    for (const collective_call& call : calls)
+        if (!call.label.empty()) return call.label;
+    return calls.empty() ? "messages" : calls.front().name;
+}
+
+}  // namespace cairn
