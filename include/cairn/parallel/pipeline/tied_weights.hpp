@@ -76,7 +76,8 @@ public:
 
     /// After all backwards of a step. `listener`, which may be null, is told of each sum.
     void sum(gradient_listener* listener) {
-        const trace_scope scope(ties_.empty() ? "" : "tied gradients", "", "communication");
+        if (ties_.empty()) return;
+        const trace_scope scope("tied gradients", "", "communication");
         [[maybe_unused]] const auto why = because(over_->device, "tied weights");
         for (tie& t : ties_) {
             if (!t.owner && t.use) send(over_->device, std::span<const T>(t.use->grad.span()), t.owner_rank, tag);
@@ -94,6 +95,7 @@ public:
 
     /// Copies on other ranks get the values that they are copies of.
     void share_values() {
+        if (ties_.empty()) return;
         [[maybe_unused]] const auto why = because(over_->device, "tied weights");
         for (tie& t : ties_) {
             if (t.owner && !t.use) send(over_->device, std::span<const T>(t.owner->value.span()), t.use_rank, tag);
