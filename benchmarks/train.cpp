@@ -150,6 +150,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     int threads = 0, ranks = 0;
     simulated_run asked;
     bool throughput = false, profile = false, plan = false;
+    std::vector<int> trace_ranks;
     app.add_option("workload", workload, "TOML file; those of Cairn are in benchmarks/workloads");
     app.add_option("--set", sets, "section.key=value, over the file")->allow_extra_args(false)->take_all();
     app.add_option("--data", data, "folder or archive of the data");
@@ -166,7 +167,8 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing")
             ->excludes("--throughput", "--profile", "--resume");
     CLI::Option* const asks_to_simulate =
-        app.add_option("--simulate", machine_file, "training steps on a machine described by this TOML file")
+        app.add_option("--simulate", machine_file,
+                       "train (3 steps, or --steps), or time steps, on a machine described by this TOML file")
             ->excludes(asks_for_plan)
             ->excludes("--profile", "--resume", "--kernels");
     app.add_option("--samples", asked.samples,
@@ -177,6 +179,11 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
                    "of --simulate: frequency of all kernels, by its place in the machine's list")
         ->needs(asks_to_simulate)
         ->check(CLI::Range(0, 1000));
+    app.add_option("--trace-ranks", trace_ranks,
+                   "of --simulate: ranks in trace.json, 0,5,… (default: the first of each host, at most 4)")
+        ->needs(asks_to_simulate)
+        ->delimiter(',')
+        ->check(CLI::NonNegativeNumber);
     app.add_option("--ranks", ranks, "of --plan and --simulate, without mpirun: so many ranks (default: 1)");
     int status = 0;
     bool reads = true;
@@ -233,9 +240,12 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     if (simulates) {
         asked.ranks = std::max(1, ranks);
         asked.epochs = cairn::configuration(settings).get<std::int64_t>("train.epochs", 1, cairn::at_least(1));
-        const auto result = simulate(machine_file, asked, [&](auto simulated, auto begin_steps) {
+        if (!throughput && options.max_steps < 0) options.max_steps = 3;  // one is like the other
+        const auto result = simulate(machine_file, asked, [&](auto simulated, const begun_run& begun) {
             cairn::session_options of_rank = options;
-            of_rank.on_start = begin_steps;
+            of_rank.on_start = begun.begin_steps;
+            if (!throughput) of_rank.machine = begun.machine;
+            of_rank.trace_ranks = trace_ranks.empty() ? begun.first_of_hosts : trace_ranks;
             return run_session(settings, of_rank, std::move(simulated), 0, false, false);
         });
         std::cout << cairn::detail::printable(result) << std::endl;

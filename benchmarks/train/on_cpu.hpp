@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
-/// Trains; with `options.generated` times `options.max_steps` steps, with `profile` a table of the layers too; with
-/// `plan` prints what each rank would do. Returns the final figures.
+/// Trains; with `options.generated` and no `options.machine` times `options.max_steps` steps, with `profile` a table of
+/// the layers too; with `plan` prints what each rank would do. Returns the final figures.
 nlohmann::json run_in_float32(cairn::configuration settings, const cairn::session_options& options,
                               cairn::any_communicator world, bool profile, bool plan);
 nlohmann::json run_in_bf16(cairn::configuration settings, const cairn::session_options& options,

@@ -9,7 +9,9 @@ template <class T>
 nlohmann::json run_on_cpu(cairn::configuration settings, const cairn::session_options& options,
                           cairn::any_communicator world, bool profile, bool plan) {
     cairn::session<cairn::cpu, T> session(std::move(settings), options, std::move(world));
-    if (!plan) return options.generated ? session.throughput(options.max_steps, profile) : session.train();
+    if (!plan)
+        return options.generated && options.machine.empty() ? session.throughput(options.max_steps, profile)
+                                                            : session.train();
     const std::string text = session.plan();
     if (session.world().rank() == 0) std::cout << text << std::flush;
     if (!cairn::on_phantom_rank()) return {};

@@ -27,6 +27,13 @@ struct simulated_run {
     std::int64_t epochs = 1;
 };
 
+/// What a simulated rank is told before it begins.
+struct begun_run {
+    std::function<void(std::int64_t)> begin_steps;  // to be called before the first of so many steps
+    std::string machine;                            // "cluster (described, not calibrated)"
+    std::vector<int> first_of_hosts;                // the first rank of each, of four at most
+};
+
 /// By cause and axis, what the rank that sent most sent in the steps. Prints the larger causes, and returns all.
 inline nlohmann::json tell_causes(const cairn::traffic& sent, const cairn::traffic& before, double steps) {
     std::vector<std::pair<double, std::string>> order;
@@ -36,7 +43,7 @@ inline nlohmann::json tell_causes(const cairn::traffic& sent, const cairn::traff
         const double bytes = static_cast<double>(all.bytes - (at == before.end() ? 0 : at->second.bytes)) / steps,
                      messages =
                          static_cast<double>(all.messages - (at == before.end() ? 0 : at->second.messages)) / steps;
-        if (messages <= 0) continue;
+        if (messages <= 0 || cause == "traces") continue;
         causes[cause] = {{"axis", cairn::axis_of(cause)}, {"bytes", bytes}, {"messages", messages}};
         order.emplace_back(bytes, cause);
     }
@@ -69,9 +76,8 @@ inline void tell_whole_training(const simulated_run& asked, double sent, nlohman
 /// run(world, begin_steps) on each simulated rank; returns rank 0's result, with what the ranks did ("simulation").
 /// Prints that, and how long the simulation took here: until the last rank called begin_steps, and from there. Throws
 /// where this program was built without SimGrid.
-inline nlohmann::json simulate(
-    const std::filesystem::path& file, const simulated_run& asked,
-    const std::function<nlohmann::json(cairn::any_communicator, std::function<void()>)>& run) {
+inline nlohmann::json simulate(const std::filesystem::path& file, const simulated_run& asked,
+                               const std::function<nlohmann::json(cairn::any_communicator, const begun_run&)>& run) {
     const int ranks = asked.ranks;
     cairn::machine_description machine = cairn::read_machine(file);
     cairn::require(asked.p_state < 0 || machine.power, "--p-state ", asked.p_state, ": machine ", machine.name,
@@ -83,14 +89,19 @@ inline nlohmann::json simulate(
     using clock = std::chrono::steady_clock;  // of this process: now() is the simulation's on a simulated rank
     const auto since = [](clock::time_point t) { return std::chrono::duration<double>(clock::now() - t).count(); };
     const clock::time_point begin = clock::now();
-    double start = 0;
+    double start = 0, steps = 1;
+    const std::string on = machine.name + (machine.calibrated ? "" : " (described, not calibrated)");
+    std::vector<int> first_of_hosts;
+    for (int r = 0; r < ranks && first_of_hosts.size() < 4; r += machine.ranks_per_host) first_of_hosts.push_back(r);
     std::vector<cairn::simulated_rank> before(static_cast<std::size_t>(ranks));  // the steps
     const cairn::simulation all = cairn::run_simulated(machine, ranks, [&](cairn::simgrid_communicator& world) {
         const int rank = world.rank();
-        nlohmann::json mine = run(world.split(0, rank), [&, rank] {
+        const auto begin_steps = [&, rank](std::int64_t count) {
             start = since(begin);
+            steps = static_cast<double>(count);
             before[static_cast<std::size_t>(rank)] = cairn::detail::simulated_machine::here().numbers();
-        });
+        };
+        nlohmann::json mine = run(world.split(0, rank), {begin_steps, on, first_of_hosts});
         if (rank == 0) result = std::move(mine);
     });
     const double here = since(begin);
@@ -108,8 +119,7 @@ inline nlohmann::json simulate(
         joules += r.joules;
     }
     const double resident = static_cast<double>(cairn::peak_resident_bytes());
-    std::printf("simulated: %d ranks of %s%s, %.4g s with their start\n", ranks, machine.name.c_str(),
-                machine.calibrated ? "" : " (described, not calibrated)", all.seconds);
+    std::printf("simulated: %d ranks of %s, %.4g s with their start\n", ranks, on.c_str(), all.seconds);
     std::printf(
         "the simulation itself: %.1f s for the start, %.1f s for the steps behind it, %.1f GiB, %lld messages\n", start,
         here - start, resident / (1 << 30), static_cast<long long>(messages));
@@ -146,9 +156,13 @@ inline nlohmann::json simulate(
                                           {"idle", joules.idle},
                                           {"links", all.link_joules},
                                           {"most_of_a_rank", most.joules.total()}};
+        for (const cairn::simulated_rank& r : all.ranks)
+            result["simulation"]["joules"]["by_rank"].push_back(r.joules.total());
     }
-    const double steps = 1 + result.at("steps").get<double>();  // with the one that warms up
-    const auto sent = [&](std::size_t r) { return all.ranks[r].bytes - before[r].bytes; };
+    const auto sent = [&](std::size_t r) {  // of training: the report's traces are a simulation's own
+        const auto traces = all.ranks[r].sent.find("traces");
+        return all.ranks[r].bytes - before[r].bytes - (traces == all.ranks[r].sent.end() ? 0 : traces->second.bytes);
+    };
     std::size_t busiest = 0;
     for (std::size_t r = 0; r < all.ranks.size(); ++r)
         if (sent(r) > sent(busiest)) busiest = r;

@@ -273,6 +273,30 @@ def check_text(run, folder):
     check(code != 0 and "c.txt" in text and "no such file" in text, "a text that is not there is named", text)
 
 
+def check_simulated_run(run, workload, machine, folder):
+    """A simulation without --throughput leaves a run's directory."""
+    texts, records = [], []
+    for name in ("simulated", "again"):
+        out = folder / name
+        code, text, last = run(workload, "--simulate", machine, "--ranks", 2, "--steps", 4, "--out", out, "--trace-ranks", "0,1", "--set", "train.log_every=1")
+        check(code == 0 and {"metrics.jsonl", "record.json", "report.html", "trace.json", "config.toml"} <= {f.name for f in out.iterdir()}, "a simulation leaves a run's directory", text)
+        records.append(json.loads((out / "record.json").read_text()))
+        texts.append((out / "metrics.jsonl").read_text() + (out / "trace.json").read_text())
+    check(records[0] == records[1] and texts[0] == texts[1], "which repeats", str(records))
+    steps = records[0]["simulated"]["steps"]
+    terms = ("compute", "exposed_communication", "bubble", "data", "checkpoint")
+    check(len(steps) == 4 and all(abs(sum(s[t] for t in terms) - s["seconds"]) <= 1e-9 * s["seconds"] for s in steps), "the terms of a step add up to it", str(steps))
+    check(all(min(s["compute"], s["exposed_communication"], s["joules"]) > 0 for s in steps), "and are there", str(steps))
+    check("not calibrated" in records[0]["simulated"]["machine"] and "simulated on" in (out / "report.html").read_text(), "machine and simulation are named", str(records[0]))
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    check([line["step"] for line in lines] == [1, 2, 3, 4], "each step has its line", str(lines))
+    events = json.loads((out / "trace.json").read_text())["traceEvents"]
+    check({e["pid"] for e in events} == {0, 1} and any("forward" in e["name"] for e in events) and any("reduce bucket 0" in e["name"] for e in events),
+          "the trace has the ranks asked for", str(events[:5]))
+    simulation = json.loads(last)["simulation"]
+    check(simulation["sent_in_a_step"]["causes"]["gradients"]["axis"] == "data" and len(simulation["joules"]["by_rank"]) == 2, "bytes have causes, ranks joules", last)
+
+
 def check_predictions(run, workload, folder):
     code, text, _ = run(workload, "--plan", "--ranks", 4, "--set", "parallel.zero_stage=1")
     check(code == 0 and "  rank 3: " in text and " optimizer " in text and "fits: rank " in text, "--plan tells the bytes of ranks that are not there", text)
@@ -286,24 +310,27 @@ def check_predictions(run, workload, folder):
     code, text, _ = run(workload, "--ranks", 2)
     check(code != 0 and "of --plan and --simulate" in text, "--ranks without them is refused", text)
     machine = root / "benchmarks" / "machines" / "two-core.toml"
-    code, text, last = run(workload, "--simulate", machine, "--ranks", 2)
+    code, text, _ = run(workload, "--throughput", "--steps", 1, "--set", "parallel.all_reduce=rnig")
+    check(code != 0 and "parallel.all_reduce" in text and "halving_doubling" in text, "an unknown all-reduce is named, with its setting", text)
+    code, text, last = run(workload, "--throughput", "--simulate", machine, "--ranks", 2)
     if "built without SimGrid" in text:
         print("skipped: simulations, this program was built without SimGrid")
         return
     check(code == 0 and json.loads(last)["simulation"]["most_bytes_sent"] > 0, "two ranks of a described machine", text)
-    code, text, of_all = run(workload, "--simulate", machine, "--ranks", 2, "--samples", 1000, "--set", "train.epochs=3")
+    check_simulated_run(run, workload, machine, pathlib.Path(folder))
+    code, text, of_all = run(workload, "--throughput", "--simulate", machine, "--ranks", 2, "--samples", 1000, "--set", "train.epochs=3")
     whole, step = json.loads(of_all), json.loads(last)
     steps = 3 * -(-1000 // step["batch"])
     told, expected = whole["whole_training"], steps * step["batch"] / step["samples_per_s"]
     check(told["steps"] == steps and abs(told["seconds"] / expected - 1) < 1e-9 and abs(told["joules"] / (steps * step["joules_a_step"]) - 1) < 1e-9
           # gradients by a ring of two: as many bytes as there are
           and 4 * step["parameters"] <= told["sent_bytes"] / steps <= 4.1 * step["parameters"], "--samples tells what the whole training takes", text)
-    both = [json.loads(line) for line in (last, run(workload, "--simulate", machine, "--ranks", 2)[2])]
+    both = [json.loads(line) for line in (last, run(workload, "--throughput", "--simulate", machine, "--ranks", 2)[2])]
     for found in both:
         for of_this_process in ("wall_start_s", "wall_steps_s", "resident_bytes"):
             found["simulation"].pop(of_this_process)
     check(both[0] == both[1], "a simulation repeats", text)
-    joules, low = (json.loads(line)["joules_a_step"] for line in (last, run(workload, "--simulate", machine, "--ranks", 2, "--p-state", 2)[2]))
+    joules, low = (json.loads(line)["joules_a_step"] for line in (last, run(workload, "--throughput", "--simulate", machine, "--ranks", 2, "--p-state", 2)[2]))
     check(0 < low < joules, "a lower frequency takes fewer joules", f"{low} {joules}")
     code, text, _ = run(workload, "--simulate", machine, "--ranks", 3)
     check(code != 0 and "3 ranks asked for" in text, "more ranks than the machine has are refused", text)
@@ -312,7 +339,7 @@ def check_predictions(run, workload, folder):
     code, text, _ = run(workload, "--simulate", broken)
     check(code != 0 and "were they ms or µs?" in text, "a latency in another unit is refused", text)
     broken.write_text(machine.read_text().replace("[hosts]", "[hosts]\ngap = 1e-3"))
-    slower = json.loads(run(workload, "--simulate", broken, "--ranks", 2)[2])
+    slower = json.loads(run(workload, "--throughput", "--simulate", broken, "--ranks", 2)[2])
     check(slower["simulation"]["most_computed_s"] > json.loads(last)["simulation"]["most_computed_s"] + 0.01, "a gap between kernels takes its time", str(slower))
     broken.write_text(machine.read_text().split("[kernels.other]")[0])
     code, text, _ = run(workload, "--simulate", broken)

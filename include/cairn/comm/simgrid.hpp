@@ -72,6 +72,8 @@ simulation run_simulated(const machine_description& machine, int ranks, Body&& b
     const auto run = [&state = *state, &machine, &body, world](int rank) {
         rank_locals of_another;  // which puts its own back
         try {
+            trace events;  // of this rank and its helpers
+            trace::of_rank() = &events;
             detail::simulated_machine here(state, rank);
             phantom_rank phantom(here,
                                  machine.memory > 0 ? machine.memory / machine.ranks_per_host : memory_pool::no_limit);
@@ -81,6 +83,7 @@ simulation run_simulated(const machine_description& machine, int ranks, Body&& b
             here.numbers().end = here.now();
             here.numbers().peak = phantom.memory().total().peak;
             state.end_of(rank);
+            trace::of_rank() = nullptr;
             return;
         } catch (...) {
             state.failure = detail::named_failure(rank, std::current_exception()).first;

@@ -86,7 +86,7 @@ public:
             const detail::simulated_wait what{posted_->place.get(), m.sends, m.bytes, posted_->peer, posted_->tag};
             const double begin = here.now();
             here.waits = &what;
-            here.wait_for(m.under_way, m.bytes);
+            here.wait_for(m.under_way, m.bytes, axis_of(cause_of(posted_->place->calls)) == "pipeline");
             here.waits = nullptr;
             here.numbers().waited += here.now() - begin;
             arrive();
@@ -174,7 +174,7 @@ public:
             all.came = 0;
             make_parts(all);
         }
-        let_others_run([&] { all.all_here->wait(); });
+        machine::here().wait([&] { all.all_here->wait(); });
         const auto rounds = static_cast<int>(std::bit_width(static_cast<unsigned>(size() - 1)));
         machine::here().pass(rounds * machine::here().message_seconds(12.0 * size() / std::max(1, rounds)));
         auto& [part, number] = all.parts[static_cast<std::size_t>(rank())];

@@ -123,7 +123,7 @@ public:
     }
     void pass(double seconds) override {
         spend();
-        if (seconds > 0) let_others_run([&] { s4u::this_actor::sleep_for(seconds); });
+        if (seconds > 0) wait([&] { s4u::this_actor::sleep_for(seconds); });
     }
     void read_storage(storage from, double bytes) override { transfer(from, bytes, false); }
     void write_storage(storage to, double bytes) override { transfer(to, bytes, true); }
@@ -138,7 +138,22 @@ public:
     void spend() {
         if (charged_ <= 0) return;
         const double work = std::exchange(charged_, 0.0) * simulated_platform::second;
+        const double begin = s4u::Engine::get_clock();
         let_others_run([&] { s4u::this_actor::exec_init(work)->set_host(state.platform.processor(rank_))->wait(); });
+        spent_.computing += s4u::Engine::get_clock() - begin;
+    }
+
+    phantom_seconds spent() override {
+        phantom_seconds all = spent_;
+        all.computing += charged_;
+        return all;
+    }
+    /// f(), in which this actor waits: for another stage of a pipeline, or for anything else.
+    template <class F>
+    void wait(F&& f, bool for_stage = false) {
+        const double begin = s4u::Engine::get_clock();
+        let_others_run(f);
+        (for_stage ? spent_.stages : spent_.waiting) += s4u::Engine::get_clock() - begin;
     }
 
     double joules() override {
@@ -159,11 +174,11 @@ public:
     }
 
     /// Waits for a message. From now on the processor copies its bytes, and is polled until they are there.
-    void wait_for(const s4u::CommPtr& message, std::size_t bytes) {
+    void wait_for(const s4u::CommPtr& message, std::size_t bytes, bool for_stage) {
         const machine_description& m = state.machine;
         const double copying = m.copy * static_cast<double>(bytes);
         count(copying);
-        let_others_run([&] {
+        const auto until_it_is_there = [&] {
             const auto start = [&](double seconds, double share) {
                 if (share <= 0 || seconds <= 0) return s4u::ExecPtr{};
                 s4u::ExecPtr work = s4u::this_actor::exec_init(seconds * simulated_platform::second);
@@ -174,7 +189,8 @@ public:
             message->wait();
             if (copy) copy->wait();
             if (polling) polling->cancel();
-        });
+        };
+        wait(until_it_is_there, for_stage);
     }
 
     simulated_rank& numbers() { return state.ranks[static_cast<std::size_t>(rank_)]; }
@@ -185,7 +201,7 @@ public:
 private:
     void transfer(storage where, double bytes, bool writes) {
         spend();
-        let_others_run([&] { state.platform.transfer(rank_, where, bytes, writes); });
+        wait([&] { state.platform.transfer(rank_, where, bytes, writes); });
     }
     void count(double seconds) {
         numbers().computed += seconds;
@@ -197,6 +213,7 @@ private:
 
     int rank_;
     double charged_ = 0;
+    phantom_seconds spent_;
     std::list<simulated_machine*>::iterator at_;
 };
 
@@ -215,9 +232,10 @@ public:
         let_others_run([&] {
             shared_->submitted = s4u::Semaphore::create(0);
             shared_->done = s4u::Semaphore::create(0);
-            actor_ = s4u::Actor::create(concat("helper of rank ", owner.rank()), s4u::this_actor::get_host(),
-                                        [s = shared_, &state = owner.state, rank = owner.rank(),
-                                         &pool = *pool_of_owner_] { work(*s, state, rank, pool); });
+            actor_ =
+                s4u::Actor::create(concat("helper of rank ", owner.rank()), s4u::this_actor::get_host(),
+                                   [s = shared_, &state = owner.state, rank = owner.rank(), &pool = *pool_of_owner_,
+                                    &events = *trace_of_owner_] { work(*s, state, rank, pool, events); });
         });
     }
     /// Drops the jobs that have not begun, waits for the running one; while an error ends the rank, leaves that behind.
@@ -242,14 +260,15 @@ public:
         simulated_machine::here().spend();
         while (shared_->busy || !shared_->jobs.empty()) {
             shared_->owner_waits = true;
-            let_others_run([&] { shared_->done->acquire(); });
+            simulated_machine::here().wait([&] { shared_->done->acquire(); });
         }
         if (shared_->failure) std::rethrow_exception(std::exchange(shared_->failure, nullptr));
     }
 
 private:
-    static void work(shared& s, simulation_state& state, int rank, memory_pool& pool) {
+    static void work(shared& s, simulation_state& state, int rank, memory_pool& pool, trace& events) {
         rank_locals of_another;  // which puts its own back
+        trace::of_rank() = &events;
         simulated_machine machine(state, rank);
         phantom_here = &machine;
         const memory_pool::scope here(pool);
@@ -270,9 +289,11 @@ private:
             if (s.jobs.empty() && std::exchange(s.owner_waits, false)) let_others_run([&] { s.done->release(); });
         }
         phantom_here = nullptr;
+        trace::of_rank() = nullptr;
     }
 
     memory_pool* pool_of_owner_ = &memory_pool::host();
+    trace* trace_of_owner_ = &trace::global();
     std::shared_ptr<shared> shared_;
     s4u::ActorPtr actor_;
 };

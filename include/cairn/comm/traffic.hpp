@@ -39,4 +39,16 @@ inline std::string_view cause_of(const std::vector<collective_call>& calls) {
     return calls.empty() ? "messages" : calls.front().name;
 }
 
+/// The mesh axis that the messages of a cause cross; "all" of those that all ranks share.
+inline std::string_view axis_of(std::string_view cause) {
+    const auto is = [&](auto... names) { return ((cause == names) || ...); };
+    if (is("gradients", "compressed gradients", "parameters", "batch-norm statistics", "running statistics") ||
+        cause.starts_with("kfac"))
+        return "data";
+    if (is("activations", "gradients of activations", "tied weights")) return "pipeline";
+    if (is("tensor layers", "sums over slices")) return "tensor";
+    if (is("halos", "parts of samples")) return "spatial";
+    return "all";
+}
+
 }  // namespace cairn

@@ -41,6 +41,13 @@ public:
 /// Where bytes lie: in the file system that all hosts share, or on the disk of the rank's own host.
 enum class storage { shared, local };
 
+/// Seconds of the calling actor of a simulation, a rank or its helper; they add up to its time.
+struct phantom_seconds {
+    double computing = 0;  // at work on its processor
+    double stages = 0;     // waiting for what another stage of a pipeline hands on
+    double waiting = 0;    // for anything else
+};
+
 /// What a phantom rank stands on: its clock, its speed, its helpers.
 class phantom_machine {
 public:
@@ -58,6 +65,8 @@ public:
     virtual void write_storage(storage /*to*/, double /*bytes*/) {}
     /// Joules so far of all ranks and the network between them; 0: unknown.
     virtual double joules() { return 0; }
+    /// What the calling actor's time went on.
+    virtual phantom_seconds spent() { return {}; }
     /// The rank's kernels run in p-state k from now on.
     virtual void set_power_state(std::size_t /*k*/) {}
     /// A helper of this rank.

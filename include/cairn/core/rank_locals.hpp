@@ -22,6 +22,7 @@ public:
     rank_locals()
         : memory_(memory_pool::exchange_of_thread({})),
           path_(trace_scope::exchange_path({})),
+          trace_(std::exchange(trace::of_rank(), nullptr)),
           machine_(std::exchange(phantom_here, nullptr)),
           pool_instead_(std::exchange(pool_instead_of_host(), nullptr)) {
         const exceptions none{};
@@ -35,6 +36,7 @@ public:
     void put_back(bool thrown) {
         memory_pool::exchange_of_thread(memory_);
         trace_scope::exchange_path(std::move(path_));
+        trace::of_rank() = trace_;
         phantom_here = machine_;
         pool_instead_of_host() = pool_instead_;
         if (thrown) ++exceptions_.uncaught;
@@ -50,6 +52,7 @@ private:
 
     memory_pool::of_thread memory_;
     std::string path_;
+    trace* trace_;
     phantom_machine* machine_;
     memory_pool* pool_instead_;
     exceptions exceptions_{};

@@ -30,12 +30,17 @@ struct trace_event {
     std::string layer = {};  // its describe(), likewise
 };
 
-/// All events of this process.
+/// All events of this process, or of one simulated rank.
 class trace {
 public:
     static trace& global() {
         static trace t;
-        return t;
+        return of_rank() ? *of_rank() : t;
+    }
+    /// Of the simulated rank that runs on this thread; null: the process's.
+    static trace*& of_rank() {
+        thread_local trace* here = nullptr;
+        return here;
     }
 
     void enable(bool on) { on_.store(on, std::memory_order_relaxed); }
@@ -117,8 +122,8 @@ public:
     }
     ~trace_scope() {
         if (!active()) return;
-        trace::global().add({path(), phase_, kind_, begin_, trace::global().time(),
-                             std::hash<std::thread::id>{}(std::this_thread::get_id()), cost_, std::move(layer_)});
+        trace::global().add(
+            {path(), phase_, kind_, begin_, trace::global().time(), this_thread(), cost_, std::move(layer_)});
         path().resize(outer_length_);
     }
     bool active() const { return begin_ >= 0; }
@@ -132,6 +137,11 @@ public:
     trace_scope& operator=(const trace_scope&) = delete;
 
 private:
+    // Simulated ranks and their helpers take turns on one thread.
+    static std::size_t this_thread() {
+        if (trace::of_rank()) return reinterpret_cast<std::size_t>(phantom_here);
+        return std::hash<std::thread::id>{}(std::this_thread::get_id());
+    }
     // The scopes open on this thread, joined.
     static std::string& path() {
         thread_local std::string joined;

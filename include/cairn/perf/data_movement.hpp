@@ -71,18 +71,6 @@ struct movement_place {
     int replica = 0, pipeline = 0, tensor = 0;
 };
 
-/// The mesh axis that the messages of a cause cross; "all" of those that all ranks share.
-inline std::string_view axis_of(std::string_view cause) {
-    const auto is = [&](auto... names) { return ((cause == names) || ...); };
-    if (is("gradients", "compressed gradients", "parameters", "batch-norm statistics", "running statistics") ||
-        cause.starts_with("kfac"))
-        return "data";
-    if (is("activations", "gradients of activations", "tied weights")) return "pipeline";
-    if (is("tensor layers", "sums over slices")) return "tensor";
-    if (is("halos", "parts of samples")) return "spatial";
-    return "all";
-}
-
 namespace detail {
 
 /// A bucket of n elements, compressed.

@@ -50,7 +50,9 @@ public:
         typename ranks<D>::config c;
         c.gradients.bucket_bytes = settings_.get<index_t>("parallel.bucket_mib", 25, from_to(1, 1 << 20)) << 20;
         c.gradients.overlap = settings_.get("parallel.overlap", true);
-        c.gradients.all_reduce = all_reduce_named(settings_.get<std::string>("parallel.all_reduce", "auto"));
+        c.gradients.all_reduce = all_reduce_named(settings_.choice(
+            "parallel.all_reduce",
+            {"auto", "ring", "recursive_doubling", "halving_doubling", "tree", "hierarchical", "native"}, "auto"));
         require(std::same_as<D, cpu> || c.gradients.all_reduce == all_reduce_algorithm::automatic,
                 "parallel.all_reduce: gradients on a GPU are summed by its own library; leave it out there");
         c.sync_batch_norm = settings_.get("parallel.sync_batch_norm", false) && size > 1;

@@ -11,12 +11,15 @@ namespace cairn {
 
 /// Options of the command line besides the settings.
 struct session_options {
-    std::filesystem::path out;            // run directory; empty: a fresh one under runs/
-    std::filesystem::path resume;         // run directory to go on in
-    std::int64_t max_steps = -1;          // stop after this many updates in all; -1: after the epochs of the settings
-    bool generated = false;               // train on random data of the right shape
-    std::filesystem::path kernels = {};   // where the seconds of each kernel go; empty: nowhere
-    std::function<void()> on_start = {};  // called by each rank of --throughput before its first step
+    std::filesystem::path out;           // run directory; empty: a fresh one under runs/
+    std::filesystem::path resume;        // run directory to go on in
+    std::int64_t max_steps = -1;         // stop after this many updates in all; -1: after the epochs of the settings
+    bool generated = false;              // train on random data of the right shape
+    std::filesystem::path kernels = {};  // where the seconds of each kernel go; empty: nowhere
+    // Called by each rank of a simulation before its first step, with the number of steps.
+    std::function<void(std::int64_t)> on_start = {};
+    std::string machine = {};           // that a simulated run is told to have run on; empty: it is none
+    std::vector<int> trace_ranks = {};  // of a simulation: those whose scopes are traced
 };
 
 }  // namespace cairn

@@ -17,6 +17,7 @@
 #include <cairn/train/report.hpp>
 #include <cairn/train/run_directory.hpp>
 #include <cairn/train/shared_kernels.hpp>
+#include <cairn/train/step_terms.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -47,10 +48,12 @@ public:
         print_head();
         run_.batches.train->reset_stats();
         first_step_ = algorithm_.steps();
+        if (run_.task.options.on_start) run_.task.options.on_start(run_.batches.last_step - first_step_);
         while (algorithm_.steps() < run_.batches.last_step && !stopped_) {
             const std::int64_t since_start = algorithm_.steps() - first_step_;
-            trace::global().enable(since_start >= trace_begin && since_start < trace_end);
+            trace::global().enable(is_traced(since_start));
             step_watch_.restart();  // to wait for data is part of a step
+            terms_.begin();
             try {
                 if (auto b = next_batch())
                     step(*b);
@@ -68,12 +71,24 @@ public:
         outcome_.seconds = seconds();
         outcome_.joules = energy_.joules();
         outcome_.why_no_joules = energy_.why_not();
+        if (on_phantom_rank()) tell_simulated();
         return write_report(run_, directory(), outcome_, log_);
     }
 
 private:
-    static constexpr std::int64_t trace_begin = 4, trace_end = 9;  // steps of a run that are traced
+    // Of a run, steps 4 to 8; of a simulated one, where one is like the other, the second and third of some ranks.
+    bool is_traced(std::int64_t step) const {
+        if (!on_phantom_rank()) return step >= 4 && step < 9;
+        return step >= 1 && step < 3 && std::ranges::count(run_.task.options.trace_ranks, run_.world.rank()) > 0;
+    }
     static constexpr int most_skipped_steps = 100;
+
+    void tell_simulated() {
+        outcome_.steps = terms_.to_json();
+        outcome_.joules_a_step = terms_.joules();
+        outcome_.joules = outcome_.joules_a_step > 0 ? std::optional(phantom_here->joules()) : std::nullopt;
+        outcome_.why_no_joules = "the machine's description has no watts";
+    }
 
     // A run that was killed between its last step and its record only writes the record: its time is in its log.
     double seconds() const {
@@ -90,7 +105,8 @@ private:
         // A run that ended before its first state was saved starts again.
         saved_ = resuming && broadcast_from_root(run_.world, directory_ && has_state(*directory_)) != 0;
         if (saved_) load_checkpoint(run_, run_.task.options.resume / "state.cairn");
-        if (run_.update.trainer && run_.task.stops_divergence) growth_.emplace(*run_.model.weights);
+        if (run_.update.trainer && run_.task.stops_divergence && !on_phantom_rank())
+            growth_.emplace(*run_.model.weights);
         const std::int64_t steps = saved_step_ = algorithm_.steps();
         const bool complete =
             resuming && broadcast_from_root(run_.world, directory_ && is_complete(*directory_, steps)) != 0;
@@ -126,6 +142,7 @@ private:
     }
 
     void step(device_batch<D>& b) {
+        terms_.computes();
         for (const std::string& skipped : b.host.skipped) line_.print("skipped " + skipped);
         const bool nothing = b.host.count == 0 && !run_.replicas.ranks;
         const step_result done =
@@ -133,6 +150,7 @@ private:
                     : algorithm_.step({b, run_.task.micro_batches}, interrupt_guard::requested(), [this] {
                           if (algorithm_.steps() + 1 < run_.batches.last_step) run_.batches.train->prepare();
                       });
+        terms_.end();
         stopped_ = done.stop;
         saved_ = false;
         if (done.samples == 0) return count_empty_batch();
@@ -144,7 +162,8 @@ private:
         log_.count_step(done.loss, static_cast<double>(done.samples) / step_watch_.seconds());
         const target_info& info = run_.task.data.info;
         const index_t labels = done.samples * (info.labelled ? info.labelled : info.labels_each);
-        const bool grows = run_.update.trainer && run_.update.divergence.take(done.loss, static_cast<double>(labels));
+        const bool grows = run_.update.trainer && !on_phantom_rank() &&
+                           run_.update.divergence.take(done.loss, static_cast<double>(labels));
         if (grows && run_.task.stops_divergence) stop_diverging();
         const std::int64_t step = algorithm_.steps();
         if (log_.steps_since_line() == run_.batches.log_every || step == run_.batches.last_step) log_training();
@@ -228,7 +247,9 @@ private:
     }
 
     // An unreadable test set loses no epoch; but the state of a diverged run does not replace a good one.
+    // Simulated ranks have no numbers to test.
     void test_and_save(bool due, bool save_due = true) {
+        due = due && !on_phantom_rank();
         const std::string unreadable = due ? test() : "";
         if (due && unreadable.empty() && outcome_.test.count && !std::isfinite(outcome_.test.loss()))
             fail_diverged(run_, "the test loss is not finite");
@@ -268,9 +289,12 @@ private:
 
     void save() {
         if (saved_) return;
+        const stopwatch saving;
         if (directory_) directory_->sync(metrics_log::name);  // the lines up to the state
-        save_checkpoint(run_, directory_ ? directory_->file("state.cairn") : std::filesystem::path());
-        if (run_.is_root())
+        if (!on_phantom_rank())                               // which has nothing to save
+            save_checkpoint(run_, directory_ ? directory_->file("state.cairn") : std::filesystem::path());
+        terms_.saved(saving.seconds());
+        if (run_.is_root() && !on_phantom_rank())
             autotune_cache::global().save(directory_->file("autotune.tsv").string(), perf::fingerprint());
         saved_ = true;
         saved_step_ = algorithm_.steps();
@@ -334,6 +358,7 @@ private:
     std::optional<run_directory> directory_;  // of rank 0
     metrics_log log_;
     run_outcome outcome_;
+    step_terms_log terms_{run_.is_root()};
     std::optional<weight_growth<D>> growth_;  // since this run began or went on
     std::string plan_;                        // of activations, as last printed
     bool stopped_ = false;

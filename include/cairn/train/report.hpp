@@ -28,8 +28,10 @@ struct run_outcome {
     std::optional<double> joules;  // of the processors of rank 0's machine, as it counts them
     std::string why_no_joules;
     int skipped_steps = 0;
-    evaluation test;      // of the last test
-    metric_list metrics;  // likewise
+    evaluation test;            // of the last test
+    metric_list metrics;        // likewise
+    nlohmann::json steps = {};  // of a simulated run: the terms of each (step_terms.hpp)
+    double joules_a_step = 0;   // likewise
 };
 
 /// Whether record.json says that the run came to its end with `steps` updates. Throws naming file and field of another
@@ -81,12 +83,16 @@ nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metri
                           {"seconds", o.seconds},
                           {"training_samples", run.task.data.train.size()},
                           {"samples_per_s", median(rates)},
-                          {"peak_bytes", peak_resident_bytes()},
+                          {"peak_bytes", on_phantom_rank() ? D::memory().total().peak : peak_resident_bytes()},
                           {"skipped_steps", o.skipped_steps},
                           {"stall_fraction", o.seconds > 0 ? run.batches.train->stats().stall_seconds / o.seconds : 0},
                           {"skipped_samples", run.batches.train->stats().skipped}};
     if (o.joules) result["joules"] = *o.joules;
-    result["joules_are"] = o.joules ? "measured" : "not measured: " + o.why_no_joules;
+    result["joules_are"] = !o.joules           ? "not measured: " + o.why_no_joules
+                           : on_phantom_rank() ? "modelled, of all ranks and links"
+                                               : "measured";
+    if (on_phantom_rank()) result["batch"] = run.task.batch;
+    if (on_phantom_rank()) result["joules_a_step"] = o.joules ? nlohmann::json(o.joules_a_step) : nlohmann::json();
     if (const auto loss = log.recent_loss()) result["train_loss"] = *loss;
     if (o.test.count) result["test_loss"] = o.test.loss();
     if (run.update.trainer) result["flops_per_sample"] = run.model.training_flops;
@@ -122,8 +128,11 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
 
     // An interrupted process may not have the time to measure the machine.
     using number = std::conditional_t<std::same_as<T, float16>, float, T>;  // of the ceilings, which are the host's
-    nlohmann::json record = record_of(run.task.name, result, o.metrics, rates,
-                                      machine_json<number>(!o.interrupted && asked_for_ceilings()));
+    nlohmann::json record =
+        record_of(run.task.name, result, o.metrics, rates,
+                  machine_json<number>(!o.interrupted && !on_phantom_rank() && asked_for_ceilings()));
+    const std::string& simulated_on = run.task.options.machine;
+    if (!simulated_on.empty()) record["simulated"] = {{"machine", simulated_on}, {"steps", o.steps}};
     record["memory"] = memory;
     record["threads"] = threads();
     record["device"] = D::name;
@@ -135,8 +144,9 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     if (!trace::global().events().empty() || !std::filesystem::exists(directory->file("trace.json")))
         directory->write("trace.json", joined_traces(traces));  // else there is one of a process before this one
     directory->write("report.html",
-                     report_html({run.task.name, detail::printable(record), detail::printable(log.lines()),
-                                  profile.dump(), detail::printable(examples_json(o.test, run.task.data.info.names)),
+                     report_html({run.task.name + (simulated_on.empty() ? "" : ", simulated on " + simulated_on),
+                                  detail::printable(record), detail::printable(log.lines()), profile.dump(),
+                                  detail::printable(examples_json(o.test, run.task.data.info.names)),
                                   run.task.settings.resolved()}));
     directory->write("record.json", detail::printable(record, 1) + '\n');
     print_result(run.task.name, result, o.metrics, o.interrupted, directory->file("report.html").string());

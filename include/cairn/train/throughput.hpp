@@ -44,12 +44,12 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
     auto b = run.batches.train->next();
     require(b.has_value(), "throughput: no batch");
     choose_kernels_of_ranks(run);
-    if (run.task.options.on_start) run.task.options.on_start();
-    const stopwatch warming;
     const int warm_up = on_phantom_rank() ? 1 : throughput_warm_up;  // there is nothing to warm
+    if (steps < 0 && on_phantom_rank()) steps = 2;                   // one is like the other
+    if (run.task.options.on_start) run.task.options.on_start(warm_up + steps);
+    const stopwatch warming;
     for (int i = 0; i < warm_up; ++i) run.update.trainer->step({*b, run.task.micro_batches});
     const double estimate = broadcast_from_root(run.world, warming.seconds() / warm_up);
-    if (steps < 0 && on_phantom_rank()) steps = 2;  // one is like the other
     if (steps < 0) steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(throughput_seconds / estimate), 5, 2000);
     D::memory().reset_peaks();
     run.update.trainer->take_saved_after_forward();

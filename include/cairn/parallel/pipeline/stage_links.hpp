@@ -89,8 +89,7 @@ public:
                 ", it was cut for ", shape_of(b, m));
         outgoing_.push_back({std::move(t), {}});
         message& last = outgoing_.back();
-        [[maybe_unused]] const auto why =
-            because(lane(tag_of(b, gradient)), gradient ? "gradients of activations" : "activations");
+        [[maybe_unused]] const auto why = because(lane(tag_of(b, gradient)), cause_of(gradient));
         last.under_way = isend(lane(tag_of(b, gradient)), std::span<const T>(last.data.span()),
                                peer(tag_of(b, gradient)), tag_of(b, gradient));
     }
@@ -107,11 +106,13 @@ public:
                 b, " and ", b + 1, " was never handed on");
         message got = std::move(at->second);
         s.arrived.erase(at);
+        if (s.from == s.to) return std::move(got.data);
         with_context(concat("waiting for the ", gradient ? "gradient" : "activation", " of micro-batch ", m,
                             " between stages ", b, " and ", b + 1, " from rank ", s.from, " of the pipeline"),
                      [&] {
                          const trace_scope scope(gradient ? "recv gradient" : "recv activation", "", "communication");
                          const stopwatch waiting;
+                         [[maybe_unused]] const auto why = because(lane(tag_of(b, gradient)), cause_of(gradient));
                          got.under_way.wait();
                          time_.waited += waiting.seconds();
                      });
@@ -192,6 +193,7 @@ private:
             lanes_.push_back(over_->device.split(uses_it ? 0 : -1, rank()));
         }
     }
+    static const char* cause_of(bool gradient) { return gradient ? "gradients of activations" : "activations"; }
     C& lane(int tag) { return lanes_.empty() ? over_->device : lanes_[static_cast<std::size_t>(tag)]; }
     // Of a stream of two ranks, the other one's number on its lane.
     int peer(int tag) {
