@@ -60,7 +60,7 @@ using some_method = std::unique_ptr<comm_hook<counted_ranks>>;
 
 /// Messages of k, added or gathered.
 template <class K>
-void check_messages(int p, const K& k, message_exchange exchange) {
+void check_messages_of(int p, const K& k, message_exchange exchange) {
     const auto method = [&](const bucket_layout&, index_t n) -> some_method {
         return std::make_unique<message_hook<counted_ranks, K>>(k, n, p);
     };
@@ -88,9 +88,9 @@ TEST_CASE("data movement: gradients by every all-reduce and ZeRO stage", "[paral
 
 TEST_CASE("data movement: compressed gradients", "[parallel][movement]") {
     for (int p = 1; p <= 8; ++p) {
-        check_messages(p, bf16<cpu>(), message_exchange::added);
-        check_messages(p, qsgd<cpu>({.levels = 7}), message_exchange::gathered);
-        check_messages(p, natural<cpu>(), message_exchange::gathered);
+        check_messages_of(p, bf16<cpu>(), message_exchange::added);
+        check_messages_of(p, qsgd<cpu>({.levels = 7}), message_exchange::gathered);
+        check_messages_of(p, natural<cpu>(), message_exchange::gathered);
         // PowerSGD's two sums of less than the bucket, as buckets of floats.
         const auto powersgd_of = [](const bucket_layout& layout, index_t n) {
             return powersgd<cpu>({.rank = 2}, layout, n);
