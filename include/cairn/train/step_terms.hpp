@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <vector>
 
 namespace cairn {
@@ -51,11 +52,12 @@ public:
         steps_.back().checkpoint += seconds;
     }
 
-    /// Joules of a step on the average; 0 where they are not known.
+    /// Of the median step, for the first one reduces its gradients behind backward. 0 where they are not known.
     double joules() const {
-        double all = 0;
-        for (const step_terms& s : steps_) all += s.joules;
-        return steps_.empty() ? 0 : all / static_cast<double>(steps_.size());
+        std::vector<double> all;
+        for (const step_terms& s : steps_) all.push_back(s.joules);
+        std::sort(all.begin(), all.end());
+        return all.empty() ? 0 : all[all.size() / 2];
     }
     nlohmann::json to_json() const {
         nlohmann::json all = nlohmann::json::array();
