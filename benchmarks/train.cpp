@@ -4,9 +4,11 @@
 #include "train/on_cpu.hpp"
 #include "train/on_cuda.hpp"
 #include "train/simulate.hpp"
+#include "train/tune.hpp"
 
 #include <cairn/comm/checked_communicator.hpp>
 #include <cairn/comm/collectives/selection.hpp>
+#include <cairn/comm/collectives/text.hpp>
 #include <cairn/comm/mpi.hpp>
 #include <cairn/comm/require_equal.hpp>
 #include <cairn/comm/threads.hpp>
@@ -113,10 +115,10 @@ nlohmann::json run_session(cairn::configuration settings, const cairn::session_o
 #endif
 }
 
-// What `ranks` ranks would hold and do, as threads whose tensors are never touched. Does it fit into this machine?
-void print_plan(const cairn::configuration& settings, const cairn::session_options& options, int ranks) {
+// What `ranks` ranks would hold and do, as threads whose tensors are never touched.
+std::vector<nlohmann::json> needs_of_ranks(const cairn::configuration& settings, const cairn::session_options& options,
+                                           int ranks) {
     std::vector<nlohmann::json> needs(static_cast<std::size_t>(std::max(1, ranks)));
-    const cairn::index_t limit = cairn::memory_pool::host().limit();
     cairn::thread_ranks threads;
     threads.kernel_threads = cairn::threads();
     cairn::run_ranks(static_cast<int>(needs.size()), threads, [&](cairn::threads_communicator& world) {
@@ -125,7 +127,88 @@ void print_plan(const cairn::configuration& settings, const cairn::session_optio
         const int rank = world.rank();
         needs[static_cast<std::size_t>(rank)] = run_session(settings, options, world.split(0, rank), 0, false, true);
     });
+    return needs;
+}
+
+// The same, printed. Does it fit into this machine?
+void print_plan(const cairn::configuration& settings, const cairn::session_options& options, int ranks) {
+    const cairn::index_t limit = cairn::memory_pool::host().limit();
+    const std::vector<nlohmann::json> needs = needs_of_ranks(settings, options, ranks);
     std::cout << cairn::describe_needs(needs, limit / static_cast<cairn::index_t>(needs.size()));
+}
+
+// `trace_ranks`: in trace.json; empty: the first of each host.
+nlohmann::json simulate_session(const cairn::configuration& settings, const cairn::session_options& options,
+                                const std::string& machine, const simulated_run& asked, bool throughput,
+                                const std::vector<int>& trace_ranks) {
+    return simulate(machine, asked, [&](auto simulated, const begun_run& begun) {
+        cairn::session_options of_rank = options;
+        of_rank.on_start = begun.begin_steps;
+        if (!throughput) of_rank.machine = begun.machine;
+        of_rank.trace_ranks = trace_ranks.empty() ? begun.first_of_hosts : trace_ranks;
+        return run_session(settings, of_rank, std::move(simulated), 0, false, false);
+    });
+}
+
+// --tune, by simulations; in this process nothing is built.
+tuned tune_by_simulation(const cairn::configuration& settings, const cairn::session_options& options,
+                         const tuning_request& asked, int ranks, const std::string& machine_file,
+                         const nlohmann::json& needs) {
+    const cairn::machine_description machine = cairn::read_machine(machine_file);
+    machine.check_ranks(ranks);
+    return tune(settings, asked, ranks, needs, &machine, [&](const std::vector<cairn::tuning_settings>& all) {
+        const auto told = tuning::in_children(all.size(), cairn::threads(), [&](std::size_t i) {
+            const simulated_run one{.ranks = ranks, .p_state = tuning::p_state_of(all[i])};
+            return simulate_session(tuning::applied(settings, all[i]), options, machine_file, one, true, {}).dump();
+        });
+        std::vector<cairn::tuning_outcome> outcomes;
+        for (const std::string& result : told) outcomes.push_back(tuning::outcome_of(result));
+        return outcomes;
+    });
+}
+
+// --tune, by a few steps of each configuration on the ranks that there are.
+tuned tune_by_measuring(const cairn::configuration& settings, cairn::session_options options,
+                        const tuning_request& asked, cairn::any_communicator& world, int local_rank,
+                        const nlohmann::json& needs) {
+    options.generated = true;
+    if (options.max_steps < 0) options.max_steps = 8;
+    return tune(settings, asked, world.size(), needs, nullptr, [&](const std::vector<cairn::tuning_settings>& all) {
+        std::vector<cairn::tuning_outcome> outcomes;
+        for (const cairn::tuning_settings& chosen : all) {
+            std::string told;
+            try {
+                told = run_session(tuning::applied(settings, chosen), options, world.split(0, world.rank()), local_rank,
+                                   false, false)
+                           .dump();
+            } catch (const cairn::error& e) {
+                told = std::string("!") + e.what();
+            }
+            outcomes.push_back(tuning::outcome_of(cairn::all_gather_text(world, told).front()));
+        }
+        return outcomes;
+    });
+}
+
+// The settings that --tune finds, the same on all ranks; rank 0 prints how.
+tuned tune_settings(const cairn::configuration& settings, cairn::session_options options, const tuning_request& asked,
+                    int ranks, const std::string& machine_file, cairn::any_communicator& world, int local_rank) {
+    options.generated = true;
+    std::string needs, found;
+    if (world.rank() == 0)
+        needs = cairn::in_child_process([&] {
+            return tuning::in_silence(
+                [&] { return needs_of_ranks(tuning::of_one_rank(settings), options, 1)[0].dump(); });
+        });
+    needs = cairn::all_gather_text(world, needs).front();
+    if (machine_file.empty())
+        return tune_by_measuring(settings, options, asked, world, local_rank, nlohmann::json::parse(needs));
+    if (world.rank() == 0) {
+        const tuned result =
+            tune_by_simulation(settings, options, asked, ranks, machine_file, nlohmann::json::parse(needs));
+        found = tuning::to_json(result).dump();
+    }
+    return tuning::from_json(nlohmann::json::parse(cairn::all_gather_text(world, found).front()));
 }
 
 // Ranks leave together: where one cannot read its command line, or was asked for help alone, the others would wait.
@@ -149,6 +232,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     cairn::session_options options;
     int threads = 0, ranks = 0;
     simulated_run asked;
+    tuning_request tuning;
     bool throughput = false, profile = false, plan = false;
     std::vector<int> trace_ranks;
     app.add_option("workload", workload, "TOML file; those of Cairn are in benchmarks/workloads");
@@ -184,7 +268,30 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         ->needs(asks_to_simulate)
         ->delimiter(',')
         ->check(CLI::NonNegativeNumber);
-    app.add_option("--ranks", ranks, "of --plan and --simulate, without mpirun: so many ranks (default: 1)");
+    CLI::Option* const asks_to_tune =
+        app.add_option("--tune", tuning.goal, "find the settings that need least time or energy, or the front of both")
+            ->excludes(asks_for_plan)
+            ->excludes("--profile", "--resume", "--kernels", "--samples", "--p-state")
+            ->check(CLI::IsMember({"time", "energy", "pareto"}));
+    app.add_option("--search", tuning.search, "of --tune: how (default: model)")
+        ->needs(asks_to_tune)
+        ->check(CLI::IsMember({"greedy", "local", "model", "exhaustive", "compare"}));
+    app.add_option("--trials", tuning.trials, "of --tune: configurations to try, at most (100)")
+        ->needs(asks_to_tune)
+        ->check(CLI::PositiveNumber);
+    app.add_option("--vary", tuning.only, "of --tune: what to choose, such as mesh,bucket (default: all)")
+        ->needs(asks_to_tune)
+        ->delimiter(',');
+    app.add_option("--records", tuning.records,
+                   "of --tune: records of benchmarks/compression_accuracy, or their folder; allow what kept accuracy")
+        ->needs(asks_to_tune)
+        ->allow_extra_args(false)
+        ->take_all();
+    app.add_option("--allow", tuning.allowed, "of --tune: a compression without a record, such as compress.kind=bf16")
+        ->needs(asks_to_tune)
+        ->allow_extra_args(false)
+        ->take_all();
+    app.add_option("--ranks", ranks, "of --plan, --simulate and --tune, without mpirun: so many ranks (default: 1)");
     int status = 0;
     bool reads = true;
     try {
@@ -215,10 +322,11 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     for (const std::string& assignment : sets) settings.set(assignment);
     if (!data.empty()) settings.set_text("data.path", data);
     const bool simulates = !machine_file.empty();
-    cairn::require(!simulates || world.size() == 1, "--simulate makes its own ranks: start it without mpirun");
+    const bool tunes = !tuning.goal.empty(), starts = !simulates || (tunes && ranks == 0);
+    cairn::require(starts || world.size() == 1, "--simulate makes its own ranks: start it without mpirun");
     cairn::require(app.count("--ranks") == 0 || (ranks >= 1 && (simulates || plan)), "--ranks ", ranks,
                    ": a number from 1, of --plan and --simulate; real ranks are mpirun's, or srun's");
-    options.generated = throughput || profile || simulates || (plan && world.size() == 1);
+    options.generated = throughput || profile || !starts || (plan && world.size() == 1);
     cairn::require_equal(
         world, cairn::concat(options.max_steps, ' ', throughput, ' ', profile, ' ', plan, ' ', options.resume.empty()),
         "--steps, --throughput, --profile, --plan or --resume");
@@ -237,22 +345,25 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     const bool is_root = world.rank() == 0;
     if (plan && world.size() == 1) return print_plan(settings, options, ranks), require_printed(), 0;
     const cairn::interrupt_guard guard(is_root);
-    if (simulates) {
+    tuned found;
+    if (tunes) {
+        tuning.sets = sets;
+        found =
+            tune_settings(settings, options, tuning, ranks > 0 ? ranks : world.size(), machine_file, world, local_rank);
+        settings = tuning::applied(std::move(settings), found.choice.settings);
+    }
+    if (!starts) {
         asked.ranks = std::max(1, ranks);
         asked.epochs = cairn::configuration(settings).get<std::int64_t>("train.epochs", 1, cairn::at_least(1));
         if (!throughput && options.max_steps < 0) options.max_steps = 3;  // one is like the other
-        const auto result = simulate(machine_file, asked, [&](auto simulated, const begun_run& begun) {
-            cairn::session_options of_rank = options;
-            of_rank.on_start = begun.begin_steps;
-            if (!throughput) of_rank.machine = begun.machine;
-            of_rank.trace_ranks = trace_ranks.empty() ? begun.first_of_hosts : trace_ranks;
-            return run_session(settings, of_rank, std::move(simulated), 0, false, false);
-        });
+        const auto result =
+            tunes ? found.report : simulate_session(settings, options, machine_file, asked, throughput, trace_ranks);
         std::cout << cairn::detail::printable(result) << std::endl;
         return require_printed(), 0;
     }
-    const auto result = run_session(std::move(settings), options, std::move(world), local_rank, profile, plan);
+    auto result = run_session(std::move(settings), options, std::move(world), local_rank, profile, plan);
     if (!is_root) return 0;
+    if (tunes) tuning::print_beside(found, result);
     if (plan) return require_printed(), 0;
     if (!cache.empty())
         try_cache("kernel choices", [&] {

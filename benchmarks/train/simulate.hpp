@@ -169,6 +169,11 @@ inline nlohmann::json simulate(const std::filesystem::path& file, const simulate
     if (ranks > 1)
         result["simulation"]["sent_in_a_step"] = {
             {"rank", busiest}, {"causes", tell_causes(all.ranks[busiest].sent, before[busiest].sent, steps)}};
+    double computed = 0;
+    for (std::size_t r = 0; r < all.ranks.size(); ++r)
+        computed = std::max(computed, all.ranks[r].computed - before[r].computed);
+    result["simulation"]["a_step"] = {{"most_bytes_sent", static_cast<double>(sent(busiest)) / steps},
+                                      {"most_computed_s", computed / steps}};
     if (asked.samples > 0) tell_whole_training(asked, static_cast<double>(sent(busiest)) / steps, result);
     return result;
 #else

@@ -41,7 +41,8 @@ std::string describe_plan(run_parts<D, T>& run) {
 
 /// Collective. Runs `steps` training steps, and returns the highest bytes by category since the rank began ("memory",
 /// "peak_bytes"), operations and bytes of a step ("flops", "bytes"), and on a phantom rank over a counted_machine those
-/// by kind of kernel ("kinds"). Throws on algorithms that do not train by gradients.
+/// by kind of kernel ("kinds"); of the run itself "batch", "parameters" and "running_statistics" (how many layers'
+/// tensors). Throws on algorithms that do not train by gradients.
 template <Device D, class T>
 nlohmann::json needs_of_steps(run_parts<D, T>& run, std::int64_t steps) {
     require(run.update.trainer != nullptr, "--plan counts steps of train.algorithm = gradient, not of ",
@@ -70,7 +71,10 @@ nlohmann::json needs_of_steps(run_parts<D, T>& run, std::int64_t steps) {
             {"peak_bytes", D::memory().total().peak},
             {"flops", all.flops / n},
             {"bytes", all.bytes / n},
-            {"kinds", kinds}};
+            {"kinds", kinds},
+            {"batch", run.task.batch},
+            {"parameters", run.model.parameters},
+            {"running_statistics", run.model.buffers().size()}};
 }
 
 }  // namespace cairn

@@ -1,0 +1,270 @@
+#pragma once
+// train --tune: which settings a run is best started with, by trying them: on a described machine (simulate.hpp), each
+// configuration in a process of its own, as many at once as there are threads; or on the ranks that there are, by a few
+// steps each.
+
+#include "compare_searches.hpp"
+#include "simulate.hpp"
+
+#include <cairn/comm/collectives/all_gather.hpp>
+#include <cairn/core/child_process.hpp>
+#include <cairn/perf/tune/exhaustive.hpp>
+#include <cairn/perf/tune/greedy.hpp>
+#include <cairn/perf/tune/local_search.hpp>
+#include <cairn/perf/tune/model_search.hpp>
+#include <cairn/train/tuning_bound.hpp>
+#include <cairn/train/tuning_records.hpp>
+#include <cairn/train/tuning_space.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <functional>
+#include <iomanip>
+#include <iostream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+/// What is asked of the tuner.
+struct tuning_request {
+    std::string goal;                       // time, energy or pareto; empty: nothing is asked
+    std::string search;                     // greedy, local or exhaustive; empty: as the goal needs
+    std::size_t trials = 100;               // at most
+    std::vector<std::string> only = {};     // dimensions to vary; empty: all
+    std::vector<std::string> records = {};  // files or folders that show what compression keeps
+    std::vector<std::string> allowed = {};  // compressions without a record, settings joined by spaces
+    std::vector<std::string> sets = {};     // of the command line
+};
+
+namespace tuning {
+
+/// A configuration of the settings, as a run has them.
+inline cairn::configuration applied(cairn::configuration settings, const cairn::tuning_settings& chosen) {
+    for (const std::string& s : chosen)
+        if (!s.starts_with(cairn::run_space::p_state)) settings.set(s);
+    return settings;
+}
+inline int p_state_of(const cairn::tuning_settings& chosen) {
+    const std::string key = cairn::run_space::p_state;
+    for (const std::string& s : chosen)
+        if (s.starts_with(key)) return std::stoi(s.substr(key.size()));
+    return -1;
+}
+
+/// As one would type them.
+inline std::string as_options(const cairn::tuning_settings& chosen) {
+    std::string text;
+    for (const std::string& s : chosen)
+        text += s.starts_with(cairn::run_space::p_state)
+                    ? " --p-state " + s.substr(std::string(cairn::run_space::p_state).size())
+                    : " --set '" + s + "'";
+    return text.empty() ? " (as it is)" : text;
+}
+
+/// f() with standard output and error shut: in a child process, whose result is what it returns.
+template <class F>
+std::string in_silence(F&& f) {
+    for (std::FILE* stream : {stdout, stderr})
+        if (!std::freopen("/dev/null", "w", stream)) cairn::fail("/dev/null cannot be opened");
+    return f();
+}
+
+/// f(i) of i < count in child processes, `jobs` at a time; what each returned, or why it failed behind a '!'.
+inline std::vector<std::string> in_children(std::size_t count, int jobs,
+                                            const std::function<std::string(std::size_t)>& f) {
+    std::vector<std::string> told(count);
+    std::deque<std::pair<std::size_t, cairn::child_process>> running;
+    const auto finish_one = [&] {
+        auto& [i, child] = running.front();
+        try {
+            told[i] = child.text();
+        } catch (const cairn::error& e) {
+            told[i] = std::string("!") + e.what();
+        }
+        running.pop_front();
+    };
+    for (std::size_t i = 0; i < count; ++i) {
+        if (static_cast<int>(running.size()) >= jobs) finish_one();
+        running.emplace_back(i, cairn::child_process([&] { return in_silence([&] { return f(i); }); }));
+    }
+    while (!running.empty()) finish_one();
+    return told;
+}
+
+/// Of a run's result, simulated or measured.
+inline cairn::tuning_outcome outcome_of(const std::string& told) {
+    cairn::tuning_outcome out;
+    if (told.starts_with('!')) {
+        out.impossible = told.substr(1);
+        return out;
+    }
+    const nlohmann::json result = nlohmann::json::parse(told);
+    out.seconds = result.at("batch").get<double>() / result.at("samples_per_s").get<double>();
+    if (result.at("joules_a_step").is_number()) out.joules = result["joules_a_step"].get<double>();
+    out.memory = result.at("peak_bytes").get<double>();
+    if (result.contains("simulation")) {
+        const nlohmann::json& s = result["simulation"];
+        out.memory = s.at("most_peak_bytes").get<double>();
+        out.bytes = s.at("a_step").at("most_bytes_sent").get<double>();
+        const double computed = s.at("a_step").at("most_computed_s").get<double>() / out.seconds;
+        out.limit = cairn::concat("computing ", std::lround(100 * computed), " % of it");
+    }
+    return out;
+}
+
+inline nlohmann::json to_json(const cairn::tuning_outcome& o) {
+    if (!o.possible()) return {{"impossible", o.impossible}};
+    return {{"seconds", o.seconds}, {"joules", o.joules}, {"bytes", o.bytes}, {"memory", o.memory}, {"limit", o.limit}};
+}
+
+inline void print_front(const std::vector<cairn::tuning_trial>& front, const char* what) {
+    std::printf("%s\n  %12s %12s %12s %12s  %-30s %s\n", what, "ms a step", "joules", "MB sent", "MiB held",
+                "most computing rank", "settings");
+    for (const cairn::tuning_trial& t : front)
+        std::printf("  %12.4g %12.4g %12.4g %12.4g  %-30s%s\n", 1e3 * t.outcome.seconds, t.outcome.joules,
+                    1e-6 * t.outcome.bytes, t.outcome.memory / (1 << 20), t.outcome.limit.c_str(),
+                    as_options(t.settings).c_str());
+}
+
+/// What the space depends on, and the work of a step, by a step of one rank on memory that is never touched.
+inline std::pair<cairn::tuned_run, cairn::run_work> facts_of(const nlohmann::json& needs, int ranks,
+                                                             const cairn::machine_description* machine) {
+    cairn::tuned_run run{.ranks = ranks,
+                         .batch = needs.at("batch").get<cairn::index_t>(),
+                         .parameters = needs.at("parameters").get<double>(),
+                         .batch_norm = needs.at("running_statistics").get<int>() > 0,
+                         .p_states = machine && machine->power ? machine->power->states.size() : 1};
+    cairn::run_work work;
+    for (const auto& [kind, sum] : needs.at("kinds").items())
+        work.kinds[kind] = {sum.at("calls").get<double>(), sum.at("flops").get<double>(),
+                            sum.at("bytes").get<double>()};
+    return {std::move(run), std::move(work)};
+}
+
+/// Compressions that records or the user allow.
+inline std::vector<std::string> compressions_of(const tuning_request& asked, const std::string& workload) {
+    std::vector<std::string> all = asked.allowed;
+    for (const std::string& path : asked.records)
+        for (const std::string& kept : cairn::kept_compressions(std::filesystem::path(path), workload, asked.sets))
+            if (std::ranges::find(all, kept) == all.end()) all.push_back(kept);
+    return all;
+}
+
+}  // namespace tuning
+
+/// The settings to start with, and what is expected of them.
+struct tuned {
+    cairn::tuning_trial choice;
+    nlohmann::json report;
+};
+
+namespace tuning {
+
+/// The settings of one rank that has all of the model, whatever its memory.
+inline cairn::configuration of_one_rank(cairn::configuration settings) {
+    for (const char* one : {"parallel.data=1", "parallel.pipeline=1", "parallel.tensor=1", "train.memory_limit_mb=0"})
+        settings.set(one);
+    if (settings.has("parallel.spatial")) settings.set("parallel.spatial=[]");
+    if (settings.has("parallel.sequence_parallel")) settings.set("parallel.sequence_parallel=false");
+    return settings;
+}
+
+inline nlohmann::json to_json(const tuned& t) {
+    return {{"settings", t.choice.settings}, {"outcome", to_json(t.choice.outcome)}, {"report", t.report}};
+}
+inline tuned from_json(const nlohmann::json& j) {
+    const nlohmann::json& o = j.at("outcome");
+    return {{{},
+             j.at("settings").get<cairn::tuning_settings>(),
+             {.seconds = o.at("seconds").get<double>(),
+              .joules = o.at("joules").get<double>(),
+              .bytes = o.at("bytes").get<double>(),
+              .memory = o.at("memory").get<double>(),
+              .limit = o.at("limit").get<std::string>()}},
+            j.at("report")};
+}
+
+/// Prints what was predicted beside what a run of the chosen settings measured, and adds it to the result.
+inline void print_beside(const tuned& found, nlohmann::json& result) {
+    const double predicted = found.choice.outcome.seconds,
+                 measured = result.at("batch").get<double>() / result.at("samples_per_s").get<double>();
+    std::printf("chosen:%s\n", as_options(found.choice.settings).c_str());
+    std::printf("a step: predicted %.4g s, measured %.4g s (%+.1f %%)\n", predicted, measured,
+                100 * (predicted / measured - 1));
+    result["tuning"] = {{"report", found.report}, {"predicted_s", predicted}, {"measured_s", measured}};
+}
+
+}  // namespace tuning
+
+/// See the top of the file. `run`: outcomes of configurations; `needs`: needs_of_steps (train/plan.hpp) of one rank;
+/// `machine`: null where configurations are measured.
+inline tuned tune(const cairn::configuration& settings, const tuning_request& asked, int ranks,
+                  const nlohmann::json& needs, const cairn::machine_description* machine,
+                  const cairn::tuning_log::runner& run, bool prints = true) {
+    using cairn::tuning_outcome;
+    auto [facts, work] = tuning::facts_of(needs, ranks, machine);
+    facts.compressions = tuning::compressions_of(asked, cairn::configuration(settings).get("name", "run"));
+    cairn::run_space choices(facts, settings);
+    if (!asked.only.empty()) choices.vary_only(asked.only);
+    const cairn::tuning_space space = choices.space();
+    cairn::require(asked.goal == "time" || (machine && machine->power), "--tune ", asked.goal,
+                   " needs watts: --simulate MACHINE.toml with [hosts.watts]");
+    const auto bound = [&](const cairn::tuning_choice& c) {
+        return machine ? cairn::least_outcome(choices.layout(c), facts, work, *machine) : tuning_outcome{};
+    };
+    const std::string search = asked.search.empty() ? "model" : asked.search;
+    const bool tries_all = search == "exhaustive" || search == "compare";
+    cairn::tuning_log log(space, run, bound, tries_all ? std::size_t(-1) : asked.trials);
+    const cairn::tuning_goals by_time{&tuning_outcome::seconds, &tuning_outcome::joules},
+        by_bytes{&tuning_outcome::bytes, &tuning_outcome::joules};
+    const cairn::tuning_goal goal = asked.goal == "energy" ? &tuning_outcome::joules : &tuning_outcome::seconds;
+    const auto look = [&](const cairn::tuning_goals& goals) {
+        if (search == "greedy") return (void)cairn::greedy_search(log, goals.front());
+        if (search == "local") return cairn::local_search(log, goals);
+        return cairn::model_search(log, goals);
+    };
+    if (tries_all) {
+        cairn::exhaustive_search(log);
+    } else if (asked.goal == "pareto") {
+        look(by_time);
+        log.add_budget(asked.trials);
+        look(by_bytes);
+    } else {
+        look({goal});
+    }
+    const std::vector<cairn::tuning_trial> best = cairn::front_of(log.trials(), {goal});
+    if (best.empty())
+        cairn::fail("--tune: none of ", log.trials().size(), " configurations can run",
+                    log.trials().empty() ? "" : ": " + log.trials().front().outcome.impossible);
+    tuned result{best.front(), {}};
+    nlohmann::json trials = nlohmann::json::array();
+    for (const cairn::tuning_trial& t : log.trials()) {
+        trials.push_back({{"choice", t.choice}, {"settings", t.settings}, {"outcome", tuning::to_json(t.outcome)}});
+        if (machine) trials.back()["bound"] = tuning::to_json(bound(t.choice));
+    }
+    nlohmann::json dimensions = nlohmann::json::array();
+    for (const auto& d : space.dimensions) dimensions.push_back({{"name", d.name}, {"alternatives", d.alternatives}});
+    result.report = {{"goal", asked.goal},
+                     {"search", search},
+                     {"ranks", ranks},
+                     {"dimensions", dimensions},
+                     {"trials", trials},
+                     {"pruned", log.pruned()},
+                     {"machine", machine ? nlohmann::json(machine->name) : nlohmann::json()},
+                     {"chosen", result.choice.settings}};
+    if (search == "compare") result.report["searches"] = tuning::compare_searches(log, bound);
+    if (!prints) return result;
+    std::printf("tuned %s on %d ranks of %s: %zu configurations %s, %zu left out by their bounds\n", asked.goal.c_str(),
+                ranks, machine ? machine->name.c_str() : "this machine", log.trials().size(),
+                machine ? "simulated" : "measured", log.pruned());
+    if (const auto* const plain = log.of(space.plain())) tuning::print_front({*plain}, "plain:");
+    if (asked.goal == "pareto") {
+        tuning::print_front(cairn::front_of(log.trials(), by_time), "front of time and energy:");
+        tuning::print_front(cairn::front_of(log.trials(), by_bytes), "front of communication and energy:");
+    } else {
+        tuning::print_front({result.choice}, "best:");
+    }
+    return result;
+}

@@ -1,0 +1,199 @@
+#pragma once
+// Tuning: which of many configurations of a run is best by time, by energy, or by two goals at once, where no single
+// one is best but a front of those that no other beats in both.
+//   tuning_space    dimensions, each with alternatives; which settings a choice of alternatives comes to
+//   tuning_log      tries configurations, each once, within a budget; what it knows
+//   tune/…          searches, a short file each: they say which configurations to try next
+// Before anything is tried, a lower bound of its outcome is asked for: what could not be on the front is left alone.
+
+#include <cairn/core/error.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// What may be chosen, and how; the first alternative is the plain one.
+struct tuning_dimension {
+    std::string name;
+    std::vector<std::string> alternatives;
+};
+
+/// By dimension, the place of its alternative.
+using tuning_choice = std::vector<std::size_t>;
+/// "section.key=value", in the order of dimensions. Two choices with the same settings are one configuration.
+using tuning_settings = std::vector<std::string>;
+
+struct tuning_space {
+    std::vector<tuning_dimension> dimensions;
+    /// Nothing where the alternatives do not go together.
+    std::function<std::optional<tuning_settings>(const tuning_choice&)> settings;
+
+    tuning_choice plain() const { return tuning_choice(dimensions.size(), 0); }
+
+    /// f(choice) for every configuration, once.
+    template <class F>
+    void for_each(F&& f) const {
+        std::map<tuning_settings, bool> seen;
+        tuning_choice at = plain();
+        for (;;) {
+            if (const auto s = settings(at); s && !std::exchange(seen[*s], true)) f(std::as_const(at));
+            std::size_t d = 0;
+            while (d < at.size() && ++at[d] == dimensions[d].alternatives.size()) at[d++] = 0;
+            if (d == at.size()) return;
+        }
+    }
+
+    /// All other configurations that differ from `from` in one dimension.
+    std::vector<tuning_choice> neighbours(const tuning_choice& from) const {
+        std::vector<tuning_choice> all;
+        for (std::size_t d = 0; d < from.size(); ++d)
+            for (std::size_t a = 0; a < dimensions[d].alternatives.size(); ++a) {
+                tuning_choice next = from;
+                next[d] = a;
+                if (a != from[d] && settings(next)) all.push_back(std::move(next));
+            }
+        return all;
+    }
+};
+
+/// Of a training step of one configuration; all of it is better the less it is.
+struct tuning_outcome {
+    double seconds = 0;
+    double joules = 0;            // of all ranks and links
+    double bytes = 0;             // that the busiest rank sends
+    double memory = 0;            // bytes that the fullest rank holds
+    std::string limit = {};       // what takes most of the time
+    std::string impossible = {};  // why it cannot run; empty: it can
+
+    bool possible() const { return impossible.empty(); }
+};
+
+/// What is to become less: one goal or two.
+using tuning_goal = double tuning_outcome::*;
+using tuning_goals = std::vector<tuning_goal>;
+
+/// Whether `a` is at least as good as `b` by every goal.
+inline bool as_good(const tuning_outcome& a, const tuning_outcome& b, const tuning_goals& goals) {
+    return std::ranges::all_of(goals, [&](tuning_goal g) { return a.*g <= b.*g; });
+}
+
+/// A configuration that was tried.
+struct tuning_trial {
+    tuning_choice choice;
+    tuning_settings settings;
+    tuning_outcome outcome;
+};
+
+/// Those that no other beats by every goal, ordered by the first. Of equal ones the one that was tried first.
+inline std::vector<tuning_trial> front_of(const std::vector<tuning_trial>& trials, const tuning_goals& goals) {
+    std::vector<tuning_trial> front;
+    for (const tuning_trial& t : trials) {
+        if (!t.outcome.possible()) continue;
+        const auto beats = [&](const tuning_trial& other) { return as_good(other.outcome, t.outcome, goals); };
+        if (std::ranges::any_of(front, beats)) continue;
+        std::erase_if(front, [&](const tuning_trial& other) { return as_good(t.outcome, other.outcome, goals); });
+        front.push_back(t);
+    }
+    std::ranges::sort(front, {}, [&](const tuning_trial& t) { return t.outcome.*goals.front(); });
+    return front;
+}
+
+/// The area that a front of two goals dominates below the corner `most` (Zitzler and Thiele 1999).
+inline double hypervolume(const std::vector<tuning_trial>& front, const tuning_goals& goals,
+                          std::array<double, 2> most) {
+    require(goals.size() == 2, "hypervolume: of two goals, not of ", goals.size());
+    double area = 0, ceiling = most[1];  // of the second goal, by all points before
+    for (const tuning_trial& t : front) {
+        const double first = t.outcome.*goals[0], second = t.outcome.*goals[1];
+        if (first >= most[0] || second >= ceiling) continue;
+        area += (most[0] - first) * (ceiling - second);
+        ceiling = second;
+    }
+    return area;
+}
+
+/// Tries configurations, and keeps what came out. `run`: outcomes of several, in their order. `bound`: an outcome that
+/// is in nothing worse than the true one. `budget`: trials at most.
+class tuning_log {
+public:
+    using runner = std::function<std::vector<tuning_outcome>(const std::vector<tuning_settings>&)>;
+    using bounder = std::function<tuning_outcome(const tuning_choice&)>;
+
+    tuning_log(const tuning_space& space, runner run, bounder bound, std::size_t budget)
+        : space_(space), run_(std::move(run)), bound_(std::move(bound)), budget_(budget) {}
+
+    const tuning_space& space() const { return space_; }
+    const std::vector<tuning_trial>& trials() const { return trials_; }
+    tuning_outcome bound(const tuning_choice& c) const { return bound_(c); }
+    void add_budget(std::size_t trials) { budget_ += trials; }
+    std::size_t left() const { return budget_ - trials_.size(); }
+    std::size_t pruned() const { return pruned_; }
+
+    /// Tries those of `wanted` that are new and, by their bound, could be on the front of `goals`, as far as the budget
+    /// goes, the lowest bounds first. Without goals all that are new, in their order.
+    void try_all(const std::vector<tuning_choice>& wanted, const tuning_goals& goals) {
+        struct candidate {
+            tuning_choice choice;
+            tuning_settings settings;
+            tuning_outcome bound;
+        };
+        std::vector<candidate> next;
+        std::vector<tuning_trial> front;
+        if (!goals.empty()) front = front_of(trials_, goals);
+        std::map<tuning_settings, bool> taken;
+        for (const tuning_choice& c : wanted) {
+            auto settings = space_.settings(c);
+            if (!settings || known_.contains(*settings) || std::exchange(taken[*settings], true)) continue;
+            tuning_outcome least = bound_(c);
+            if (std::ranges::any_of(front, [&](const auto& t) { return as_good(t.outcome, least, goals); })) {
+                pruned_ += !std::exchange(pruned_before_[*settings], true);
+                continue;
+            }
+            next.push_back({c, std::move(*settings), std::move(least)});
+        }
+        if (!goals.empty())
+            std::ranges::stable_sort(next, {}, [&](const candidate& c) { return c.bound.*goals.front(); });
+        next.resize(std::min(next.size(), left()));
+        std::vector<tuning_settings> all;
+        for (const candidate& c : next) all.push_back(c.settings);
+        std::vector<tuning_outcome> outcomes = run_(all);
+        for (std::size_t i = 0; i < next.size(); ++i) {
+            known_[next[i].settings] = trials_.size();
+            trials_.push_back({std::move(next[i].choice), std::move(next[i].settings), std::move(outcomes.at(i))});
+        }
+    }
+
+    /// What is known of a choice; null: it was not tried.
+    const tuning_trial* of(const tuning_choice& c) const {
+        const auto settings = space_.settings(c);
+        if (!settings) return nullptr;
+        const auto at = known_.find(*settings);
+        return at == known_.end() ? nullptr : &trials_[at->second];
+    }
+    /// By one goal, infinity where the choice was not tried or is impossible.
+    double value(const tuning_choice& c, tuning_goal goal) const {
+        const tuning_trial* const t = of(c);
+        return t && t->outcome.possible() ? t->outcome.*goal : std::numeric_limits<double>::infinity();
+    }
+
+private:
+    const tuning_space& space_;
+    runner run_;
+    bounder bound_;
+    std::size_t budget_, pruned_ = 0;
+    std::vector<tuning_trial> trials_;
+    std::map<tuning_settings, std::size_t> known_;  // where in trials_
+    std::map<tuning_settings, bool> pruned_before_;
+};
+
+}  // namespace cairn
