@@ -78,9 +78,8 @@ public:
     void sum(gradient_listener* listener) {
         if (ties_.empty()) return;
         const trace_scope scope("tied gradients", "", "communication");
-        [[maybe_unused]] const auto why = because(over_->device, "tied weights");
         for (tie& t : ties_) {
-            if (!t.owner && t.use) send(over_->device, std::span<const T>(t.use->grad.span()), t.owner_rank, tag);
+            if (!t.owner && t.use) give(t.use->grad, t.owner_rank);
             if (!t.owner) continue;
             if (t.use) {
                 for_each(functors::add{}, t.owner->grad, t.use->grad);
@@ -96,9 +95,8 @@ public:
     /// Copies on other ranks get the values that they are copies of.
     void share_values() {
         if (ties_.empty()) return;
-        [[maybe_unused]] const auto why = because(over_->device, "tied weights");
         for (tie& t : ties_) {
-            if (t.owner && !t.use) send(over_->device, std::span<const T>(t.owner->value.span()), t.use_rank, tag);
+            if (t.owner && !t.use) give(t.owner->value, t.use_rank);
             if (t.use && !t.owner) recv(over_->device, t.use->value.span(), t.owner_rank, tag);
         }
     }
@@ -119,6 +117,12 @@ private:
     }
     static parameter<T, D>* owner_of(arena<T, D>& weights, const std::string& path) {
         return named(weights.parameters(), path);
+    }
+
+    // To another rank: a rank that has the whole model has no channel.
+    void give(const tensor<T, D>& t, int to) {
+        [[maybe_unused]] const auto why = because(over_->device, "tied weights");
+        send(over_->device, t.span(), to, tag);
     }
 
     void separate_gradients() {
