@@ -16,7 +16,9 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -61,6 +63,7 @@ struct simulation_state {
     simulated_platform platform;
     std::vector<simulated_rank> ranks;
     std::vector<std::size_t> power_states;   // of the ranks
+    std::map<int, double> taken_on_disk;     // bytes, by host
     std::vector<s4u::ActorPtr> actors;       // of the ranks
     std::list<simulated_machine*> machines;  // of ranks and helpers
     std::vector<s4u::CommPtr> left;          // messages that a dropped request left under way
@@ -127,6 +130,15 @@ public:
     }
     void read_storage(storage from, double bytes) override { transfer(from, bytes, false); }
     void write_storage(storage to, double bytes) override { transfer(to, bytes, true); }
+    void reserve_storage(storage where, double bytes) override {
+        if (where == storage::shared || !state.machine.disk || state.machine.disk->capacity == 0) return;
+        const int host = state.machine.host_of(rank_);
+        double& taken = state.taken_on_disk[host];
+        taken += bytes;
+        require(taken <= static_cast<double>(state.machine.disk->capacity), "machine ", state.machine.name, ": ", taken,
+                " bytes on the disk of host ", host, ", which has room for ", state.machine.disk->capacity,
+                "; take shared reads, or keep a smaller part");
+    }
     double message_seconds(double bytes) override { return state.machine.between.exchange(bytes); }
     std::unique_ptr<job_queue> start_queue() override;
 
@@ -222,7 +234,8 @@ class simulated_queue final : public job_queue {
     struct shared {
         std::deque<std::function<void()>> jobs;
         std::exception_ptr failure;
-        bool busy = false, stops = false, owner_waits = false;
+        bool busy = false, stops = false;
+        std::size_t jobs_done = 0, owner_waits_for = 0;  // 0: it does not wait
         s4u::SemaphorePtr submitted, done;
     };
 
@@ -256,10 +269,11 @@ public:
         shared_->jobs.push_back(std::move(job));
         let_others_run([&] { shared_->submitted->release(); });
     }
-    void wait() override {
+    void wait() override { wait_for_first(std::numeric_limits<std::size_t>::max()); }
+    void wait_for_first(std::size_t jobs) override {
         simulated_machine::here().spend();
-        while (shared_->busy || !shared_->jobs.empty()) {
-            shared_->owner_waits = true;
+        while (shared_->jobs_done < jobs && (shared_->busy || !shared_->jobs.empty())) {
+            shared_->owner_waits_for = jobs;
             simulated_machine::here().wait([&] { shared_->done->acquire(); });
         }
         if (shared_->failure) std::rethrow_exception(std::exchange(shared_->failure, nullptr));
@@ -286,7 +300,11 @@ private:
                 s.failure = std::current_exception();
             }
             s.busy = false;
-            if (s.jobs.empty() && std::exchange(s.owner_waits, false)) let_others_run([&] { s.done->release(); });
+            ++s.jobs_done;
+            if (s.owner_waits_for > 0 && (s.jobs.empty() || s.jobs_done >= s.owner_waits_for)) {
+                s.owner_waits_for = 0;
+                let_others_run([&] { s.done->release(); });
+            }
         }
         phantom_here = nullptr;
         trace::of_rank() = nullptr;

@@ -36,6 +36,8 @@ public:
     virtual void submit(std::function<void()> job) = 0;
     /// Returns when all jobs are done. Rethrows the first failure; the jobs behind it were dropped.
     virtual void wait() = 0;
+    /// Returns when the first so many of all jobs ever submitted are done. Throws as wait().
+    virtual void wait_for_first(std::size_t jobs) = 0;
 };
 
 /// Where bytes lie: in the file system that all hosts share, or on the disk of the rank's own host.
@@ -63,6 +65,8 @@ public:
     /// The rank waits for one request of so many bytes; a machine that only counts takes no time.
     virtual void read_storage(storage /*from*/, double /*bytes*/) {}
     virtual void write_storage(storage /*to*/, double /*bytes*/) {}
+    /// Room that stays taken. Throws where the machine has none.
+    virtual void reserve_storage(storage /*where*/, double /*bytes*/) {}
     /// Joules so far of all ranks and the network between them; 0: unknown.
     virtual double joules() { return 0; }
     /// What the calling actor's time went on.

@@ -112,6 +112,7 @@ private:
         void wait() override {
             if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
         }
+        void wait_for_first(std::size_t) override { wait(); }
         std::exception_ptr failure_;
     };
 

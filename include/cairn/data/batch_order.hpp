@@ -5,15 +5,13 @@
 //   one, in a short last batch too
 
 #include <cairn/core/error.hpp>
-#include <cairn/core/kept_once.hpp>
 #include <cairn/data/batch.hpp>
-#include <cairn/data/shuffle.hpp>
+#include <cairn/data/reading/sample_reading.hpp>
 
 #include <algorithm>
 #include <deque>
 #include <memory>
 #include <numeric>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,18 +25,23 @@ public:
         bool drop_last = false;  // leave out the last batch of an epoch if it is short
         std::uint64_t seed = 0;
         int rank = 0, world = 1;
+        std::shared_ptr<const sample_reading> reading = nullptr;  // whose order it is; null: a shuffle's
     };
 
     /// Throws on a batch larger than the data and on other impossible numbers.
-    batch_order(index_t samples, config c) : n_(samples), config_(c) {
-        require(c.batch >= 1, "loader: batch size ", c.batch, "; at least 1 is needed");
-        require(c.world >= 1 && c.rank >= 0 && c.rank < c.world, "loader: rank ", c.rank, " of ", c.world);
+    batch_order(index_t samples, config c) : n_(samples), config_(std::move(c)) {
+        require(config_.batch >= 1, "loader: batch size ", config_.batch, "; at least 1 is needed");
+        require(config_.world >= 1 && config_.rank >= 0 && config_.rank < config_.world, "loader: rank ", config_.rank,
+                " of ", config_.world);
         require(n_ > 0, "loader: the data set is empty");
-        require(c.batch <= n_, "loader: a batch of ", c.batch, " samples is larger than the data set of ", n_,
-                "; use a batch of at most ", n_);
-        require(c.batch >= c.world, "loader: a batch of ", c.batch, " samples on ", c.world,
-                " ranks leaves some without a sample; use a batch of at least ", c.world);
-        batches_ = c.drop_last ? n_ / c.batch : (n_ + c.batch - 1) / c.batch;
+        require(config_.batch <= n_, "loader: a batch of ", config_.batch, " samples is larger than the data set of ",
+                n_, "; use a batch of at most ", n_);
+        require(config_.batch >= config_.world, "loader: a batch of ", config_.batch, " samples on ", config_.world,
+                " ranks leaves some without a sample; use a batch of at least ", config_.world);
+        require(!config_.reading || config_.reading->samples() == n_, "loader: ", n_, " samples, of which ",
+                config_.reading ? config_.reading->samples() : 0,
+                " are read: data.train_samples and data.validation cannot take a part of them");
+        batches_ = config_.drop_last ? n_ / config_.batch : (n_ + config_.batch - 1) / config_.batch;
     }
 
     /// Of an epoch.
@@ -78,10 +81,8 @@ private:
         for (const auto& [e, order] : orders_)
             if (e == epoch) return *order;
         if (orders_.size() == 2) orders_.pop_front();
-        static kept_once<std::tuple<index_t, std::uint64_t, index_t>, std::vector<index_t>> of_ranks;
-        orders_.emplace_back(epoch, of_ranks.get({n_, config_.seed, epoch}, [&] {
-            return epoch_order(n_, config_.seed, static_cast<std::uint32_t>(epoch));
-        }));
+        orders_.emplace_back(
+            epoch, config_.reading ? config_.reading->order(epoch) : kept_epoch_order(n_, config_.seed, epoch));
         return *orders_.back().second;
     }
 

@@ -15,6 +15,7 @@
 
 #include <cairn/core/csr.hpp>
 #include <cairn/core/interval.hpp>
+#include <cairn/data/reading/sample_reading.hpp>
 #include <cairn/data/synthetic_data.hpp>
 
 #include <memory>
@@ -31,6 +32,8 @@ struct data_parts {
     bool in_sequence = false;     // training samples follow each other and may overlap: parts are cut off, not drawn
     bool may_skip = false;        // samples that cannot be read are left out of their batches
     any_dataset validation = {};  // of the data's own
+    std::shared_ptr<sample_reading> reading = nullptr;  // of the training samples; null: they are in memory, or read
+                                                        // one by one where they lie
 };
 
 /// Where data are found that no path is given for: a folder below $CAIRN_DATA, or data. `hint`: how else to get them

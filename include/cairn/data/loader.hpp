@@ -11,6 +11,7 @@
 #include <cairn/data/batch.hpp>
 #include <cairn/data/batch_order.hpp>
 #include <cairn/data/dataset.hpp>
+#include <cairn/data/phantom_workers.hpp>
 
 #include <algorithm>
 #include <condition_variable>
@@ -33,6 +34,7 @@ struct loader_config {
     std::uint64_t seed = 0;         // of order and augmentation
     int rank = 0, world = 1;        // this process reads part `rank` of `world` of every global batch
     memory_pool* memory = nullptr;  // of the buffers; null: the host's. A GPU has one that it copies from faster
+    std::shared_ptr<sample_reading> reading = nullptr;  // how the data set's samples are read, if that is a strategy's
     bool pixels = false;  // of pixels where the data set has them (PixelBatches): inputs are made of them elsewhere
 };
 
@@ -51,15 +53,15 @@ public:
     /// Throws on a batch larger than the data and on other impossible numbers.
     loader(D data, loader_config config)
         : data_(std::move(data)),
-          config_(config),
+          config_(std::move(config)),
           info_(data_.targets()),
-          table_(config.pixels ? pixel_table_of(data_) : std::vector<float>{}),
-          order_(data_.size(),
-                 {config.batch, config.shuffle, config.drop_last, config.seed, config.rank, config.world}) {
-        require(config.workers >= 0, "loader: ", config.workers, " workers; 0 or more are possible");
-        require(config.epochs >= 0, "loader: ", config.epochs, " epochs");
-        require(config.prefetch >= 1, "loader: prefetch of ", config.prefetch, " batches; at least 1 is needed");
-        for (index_t i = 0; i < (config.workers ? config.prefetch + 1 : 1); ++i) ring_.push_back(fresh_buffers());
+          table_(config_.pixels ? pixel_table_of(data_) : std::vector<float>{}),
+          order_(data_.size(), {config_.batch, config_.shuffle, config_.drop_last, config_.seed, config_.rank,
+                                config_.world, config_.reading}) {
+        require(config_.workers >= 0, "loader: ", config_.workers, " workers; 0 or more are possible");
+        require(config_.epochs >= 0, "loader: ", config_.epochs, " epochs");
+        require(config_.prefetch >= 1, "loader: prefetch of ", config_.prefetch, " batches; at least 1 is needed");
+        for (index_t i = 0; i < (config_.workers ? config_.prefetch + 1 : 1); ++i) ring_.push_back(fresh_buffers());
         start_workers();
     }
 
@@ -220,6 +222,7 @@ private:
         plan(j, position_);
         std::mutex failures;
         const trace_scope scope("loader", "make batch", "data");
+        if (on_phantom_rank() && config_.reading) read_on_phantom_rank(j.part.samples);
         if (on_phantom_rank()) j.kept.assign(j.kept.size(), 1);
         // A few hundred kilobytes are copied sooner than threads are woken.
         const index_t n = j.size(), most = batch_shape().size();
@@ -232,6 +235,23 @@ private:
         const std::scoped_lock lock(mutex_);
         stats_.work_seconds += now() - begin;
         return out;
+    }
+
+    // Takes the time until this batch is read, and lets the workers go on with those that follow.
+    void read_on_phantom_rank(const std::vector<index_t>& samples) {
+        if (!phantom_workers_) {
+            for (const index_t sample : samples) pass_reading(*config_.reading, sample);
+            return;
+        }
+        phantom_workers_->finish();
+        begin_on_phantom_workers();
+    }
+    void begin_on_phantom_workers() {
+        while (phantom_workers_->begun() < config_.prefetch &&
+               (config_.epochs == 0 || next_planned_.epoch < config_.epochs)) {
+            phantom_workers_->begin(config_.reading, order_(next_planned_).samples, piece());
+            next_planned_ = order_.after(next_planned_);
+        }
     }
 
     batch next_made() {
@@ -309,7 +329,11 @@ private:
         stop_ = false;
         dead_ = nullptr;
         next_planned_ = position_.batch < order_.batches() ? position_ : cursor{position_.epoch + 1, 0};
-        if (on_phantom_rank()) return;  // nothing is read
+        if (on_phantom_rank()) {  // what is read takes time alone
+            if (!config_.reading || config_.workers == 0) return;
+            phantom_workers_.emplace(config_.workers);
+            return begin_on_phantom_workers();
+        }
         try {
             for (int i = 0; i < config_.workers; ++i) workers_.emplace_back(in_pool_of_caller([this] { work(); }));
         } catch (const std::system_error& e) {
@@ -326,6 +350,7 @@ private:
         wanted_.notify_all();
         for (std::thread& worker : workers_) worker.join();
         workers_.clear();
+        phantom_workers_.reset();
         for (batch_buffers& b : ring_) b.taken = false;
     }
 
@@ -342,6 +367,7 @@ private:
     std::deque<job> jobs_;            // in the order of delivery
     cursor next_planned_;
     std::vector<std::thread> workers_;
+    std::optional<phantom_workers> phantom_workers_;  // in their place
     std::exception_ptr dead_;
     bool stop_ = false;
     loader_stats stats_;

@@ -8,6 +8,7 @@
 #include <cairn/core/phantom.hpp>
 
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -53,6 +54,11 @@ public:
         changed_.wait(lock, [&] { return jobs_.empty() && !busy_; });
         if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
     }
+    void wait_for_first(std::size_t jobs) override {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return done_ >= jobs || (jobs_.empty() && !busy_); });
+        if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+    }
 
 private:
     void work() {
@@ -72,6 +78,7 @@ private:
             }
             lock.lock();
             busy_ = false;
+            ++done_;
             if (failure) {
                 jobs_.clear();
                 failure_ = failure;
@@ -84,6 +91,7 @@ private:
     std::condition_variable changed_;
     std::deque<std::function<void()>> jobs_;
     std::exception_ptr failure_;
+    std::size_t done_ = 0;  // jobs
     bool busy_ = false, stop_ = false;
     std::thread thread_;  // last: starts when the rest is there
 };

@@ -3,6 +3,7 @@
 //   task → mesh → model (build_model.hpp) → batches → replicas (build_replicas.hpp) → update
 // Every rank makes the same. Throws before any training on settings that do not fit together.
 
+#include <cairn/comm/collectives/barrier.hpp>
 #include <cairn/comm/require_equal.hpp>
 #include <cairn/parallel/sharded_state.hpp>
 #include <cairn/train/activation_settings.hpp>
@@ -104,9 +105,16 @@ any_dataset samples_here(const any_dataset& all, const shape& sample, const run_
                                     shape(std::span(here.begin() + 1, static_cast<std::size_t>(here.rank() - 1))));
 }
 
+/// Collective: what a strategy does before the first step.
+inline void start_reading(const loader_config& c, any_communicator& world) {
+    any_communicator node = world.split_node();
+    c.reading->start({c.batch, c.rank, c.world, c.seed, node.rank(), node.size()});
+    barrier(node);
+}
+
 /// This rank's part of every batch, for training and for tests, and how many there are.
 template <Device D, class T>
-run_batches<D> make_batches(run_task& task, run_mesh& mesh, const run_model<D, T>& model) {
+run_batches<D> make_batches(run_task& task, any_communicator& world, run_mesh& mesh, const run_model<D, T>& model) {
     configuration& s = task.settings;
     const int sharers = mesh.axes.data;  // ranks that share the model have the same samples
     loader_config training{.batch = task.batch,
@@ -116,7 +124,9 @@ run_batches<D> make_batches(run_task& task, run_mesh& mesh, const run_model<D, T
                            .drop_last = s.get("train.drop_last", false),
                            .seed = task.seed,
                            .rank = mesh.grid.coordinate("data"),
-                           .world = sharers};
+                           .world = sharers,
+                           .reading = task.data.reading};
+    if (training.reading) start_reading(training, world);
     const bool as_pixels = s.get("train.upload_uint8", true);  // to a GPU; the bits are the same
     using loader_type = typename run_batches<D>::loader_type;
     run_batches<D> made;
@@ -133,6 +143,7 @@ run_batches<D> make_batches(run_task& task, run_mesh& mesh, const run_model<D, T
     made.save_every = s.get<std::int64_t>("train.save_every", 1, at_least(1));  // epochs
     if (task.data.test && made.test_every) {
         loader_config testing = training;
+        testing.reading = nullptr;
         testing.shuffle = testing.drop_last = false;
         testing.batch = std::min(task.is_split() ? 1000 : task.batch, task.data.test.size());
         require(testing.batch >= sharers, "the test set of ", task.data.test.size(), " samples is too small for ",
@@ -262,7 +273,7 @@ run_parts<D, T>::run_parts(configuration settings, session_options options, any_
       task(detail::read_task<D, T>(std::move(settings), std::move(options), world)),
       mesh(detail::read_axes(task, world.size()), world, std::move(device_channel)),
       model(model_builder<D, T>(task, world, mesh).make()),
-      batches(detail::make_batches(task, mesh, model)),
+      batches(detail::make_batches(task, world, mesh, model)),
       replicas(replica_builder<D, T>(task, world, mesh, model).make(batches)),
       update(detail::update_builder<D, T>(*this).make()) {
     if (!task.options.resume.empty()) detail::leave_out_unused(task, is_root());

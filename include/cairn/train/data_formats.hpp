@@ -1,7 +1,7 @@
 #pragma once
-// Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | quijote |
-// cosmology | text | segmentation | graph, or what another header enters (register_data_format). A format and its
-// settings, the table [data.FORMAT], stand in its reader's header (data/data_format.hpp).
+// Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | packed |
+// quijote | cosmology | text | segmentation | graph, or what another header enters (register_data_format). A format
+// and its settings, the table [data.FORMAT], stand in its reader's header (data/data_format.hpp).
 // data.path is a folder or archive; without it $CAIRN_DATA/FORMAT is taken, then data/FORMAT, where
 // benchmarks/fetch_data puts it.
 // Every rank reads the data itself, by the same path: copies on the disks of nodes may differ. Compared once, before
@@ -14,6 +14,7 @@
 #include <cairn/data/cosmology.hpp>
 #include <cairn/data/image_folder.hpp>
 #include <cairn/data/mnist.hpp>
+#include <cairn/data/packed.hpp>
 #include <cairn/data/quijote.hpp>
 #include <cairn/data/segmentation_volumes.hpp>
 #include <cairn/data/split.hpp>
@@ -82,6 +83,7 @@ static const register_data_format<quijote_format, CAIRN_TARGETS> quijote_is_know
 static const register_data_format<cosmology_format, CAIRN_TARGETS> cosmology_is_known;
 static const register_data_format<text_format, CAIRN_TARGETS> text_is_known;
 static const register_data_format<segmentation_format, CAIRN_TARGETS> segmentation_is_known;
+static const register_data_format<packed_format, CAIRN_TARGETS> packed_is_known;
 static const register_data_format<graph_format, CAIRN_TARGETS> graph_is_known;
 
 // data.validation: number of samples, without augmentation, that are tested on in place of the test set, on which

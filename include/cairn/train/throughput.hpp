@@ -33,6 +33,7 @@ constexpr double throughput_seconds = 12;  // of measured steps, where their num
 struct timed_steps {
     std::vector<double> rates;
     int skipped = 0;
+    double stall = 0;              // seconds a step that waited for its batch
     std::optional<double> joules;  // a step, on rank 0: of all simulated ranks, or of this machine
 };
 
@@ -65,8 +66,15 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
         return on_phantom_rank() ? std::optional(phantom_here->joules()) : counted.joules();
     };
     const double joules_before = run.is_root() ? joules_so_far().value_or(-1) : -1;
+    run.batches.train->reset_stats();
+    // Generated data are one batch; a simulated strategy of reading takes time in each step.
+    const bool reads = on_phantom_rank() && run.task.data.reading;
     for (std::int64_t i = 0; i < steps; ++i) {
         const stopwatch watch;
+        if (reads) {
+            b.reset();
+            while (!b) b = run.batches.train->next();  // none at the end of an epoch
+        }
         const step_result done = run.update.trainer->step({*b, run.task.micro_batches}, interrupt_guard::requested());
         all.skipped += done.skipped;
         all.rates.push_back(static_cast<double>(done.samples) / watch.seconds());
@@ -77,6 +85,7 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
         if (const double after = joules_so_far().value_or(-1); after > joules_before)
             all.joules = (after - joules_before) / static_cast<double>(all.rates.size());
     trace::global().enable(false);
+    all.stall = run.batches.train->stats().stall_seconds / static_cast<double>(all.rates.size());
     line.print("");
     if (kernels && run.is_root()) write_kernels(run.task.options.kernels, *kernels);
     return all;
@@ -113,7 +122,7 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
     require(on_host || !table || run.model.plan,
             "--profile times layers on the host, and stages of a pipeline; a profiler of ", D::name,
             " tells more, such as nsys profile train ... --throughput");
-    const auto [rates, skipped, joules] = detail::time_steps(run, steps, table && !run.model.plan);
+    const auto [rates, skipped, stall, joules] = detail::time_steps(run, steps, table && !run.model.plan);
     const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
     nlohmann::json memory = memory_by_category(D::memory());
     if (const index_t saved = run.update.trainer->take_saved_after_forward();
@@ -161,6 +170,7 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
             {"loss_scale", run.model.scaler ? nlohmann::json(run.model.scaler->scale()) : nlohmann::json()},
             {"communication", communication},
             {"samples_per_s", rate},
+            {"data_stall_s", stall},
             {"joules_a_step", joules ? nlohmann::json(*joules) : nlohmann::json()},
             {"joules_are", !joules             ? nlohmann::json()
                            : on_phantom_rank() ? "modelled"
