@@ -98,13 +98,17 @@ private:
 
 }  // namespace detail
 
+/// Runs jobs beside the calling rank, on `kernel_threads`.
+inline std::unique_ptr<job_queue> start_helper(int kernel_threads = 1) {
+    if (on_phantom_rank()) return phantom_here->start_queue();
+    return std::make_unique<detail::thread_queue>(kernel_threads);
+}
+
 /// See the top of the file. Jobs run on one kernel thread unless `kernel_threads` says otherwise. Its end drops the
 /// jobs that have not begun, and waits for the running one.
 class progress_thread {
 public:
-    explicit progress_thread(int kernel_threads = 1)
-        : jobs_(on_phantom_rank() ? phantom_here->start_queue()
-                                  : std::make_unique<detail::thread_queue>(kernel_threads)) {}
+    explicit progress_thread(int kernel_threads = 1) : jobs_(start_helper(kernel_threads)) {}
 
     /// A job is dropped after a failure that wait() has not thrown yet: other ranks are still at the failed one.
     void submit(std::function<void()> job) { jobs_->submit(std::move(job)); }

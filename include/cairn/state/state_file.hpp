@@ -6,6 +6,7 @@
 // and by changing every byte of a file.
 
 #include <cairn/core/atomic_file.hpp>
+#include <cairn/core/phantom.hpp>
 #include <cairn/state/state_format.hpp>
 
 #include <map>
@@ -47,9 +48,12 @@ inline void require_same_entries(const std::string& file, const std::vector<stor
 }  // namespace detail
 
 /// Writes all entries of `state` to `path` and returns when they are on disk. Throws when that fails; what was at
-/// `path` is then untouched. Costs a pass over the data for checksums and the writing.
+/// `path` is then untouched. Costs a pass over the data for checksums and the writing; on a phantom rank, without a file,
+/// that of its machine's storage `where`.
 template <class System = posix_system>
-void save_state(const std::filesystem::path& path, const state_view& state, System system = {}) {
+void save_state(const std::filesystem::path& path, const state_view& state, System system = {},
+                storage where = storage::shared) {
+    if (on_phantom_rank()) return phantom_here->write_storage(where, static_cast<double>(state.bytes()));
     using namespace detail;
     const std::string directory = state_directory(state);
     state_header header{{}, state_order, state_version, directory.size(), crc32c(directory.data(), directory.size()),

@@ -141,6 +141,7 @@ run_batches<D> make_batches(run_task& task, any_communicator& world, run_mesh& m
         require_schedule_of_short_batch(task, sharers, *model.plan, made.train->samples_per_epoch() % task.batch);
     made.test_every = s.get<std::int64_t>("train.test_every", 1, at_least(0));  // epochs; 0: no test
     made.save_every = s.get<std::int64_t>("train.save_every", 1, at_least(1));  // epochs
+    made.save_local = s.get("train.checkpoint_local", std::string());
     if (task.data.test && made.test_every) {
         loader_config testing = training;
         testing.reading = nullptr;

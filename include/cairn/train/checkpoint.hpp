@@ -14,6 +14,7 @@
 #include <cairn/comm/wait_for.hpp>
 #include <cairn/core/finite.hpp>
 #include <cairn/parallel/sharded_state.hpp>
+#include <cairn/state/burst_buffer.hpp>
 #include <cairn/state/staged.hpp>
 #include <cairn/state/state_file.hpp>
 #include <cairn/train/gathered_tensors.hpp>
@@ -71,8 +72,10 @@ public:
         counted_ = counted_here();
     }
 
-    void write(const std::filesystem::path& file) {
-        save_state(file, view(run_.model.scales_itself(), run_.update.activations != nullptr, true));
+    /// By the node's disk where there is a burst buffer.
+    void write(const std::filesystem::path& file, burst_buffer* through) {
+        const state_view all = view(run_.model.scales_itself(), run_.update.activations != nullptr, true);
+        through ? through->save(file, all) : save_state(file, all);
     }
 
     void read(const std::filesystem::path& file) {
@@ -268,9 +271,9 @@ template <Device D, class T>
 }
 
 /// Collective: saves the run to `file` of rank 0. Throws on all ranks alike, leaving an earlier file as it is, where a
-/// parameter or a running statistic is not finite.
+/// parameter or a running statistic is not finite. `through`: rank 0's, or null.
 template <Device D, class T>
-void save_checkpoint(run_parts<D, T>& run, const std::filesystem::path& file) {
+void save_checkpoint(run_parts<D, T>& run, const std::filesystem::path& file, burst_buffer* through = nullptr) {
     std::string mine;
     for (const auto& [name, p] :
          run.model.weights->parameters())  // not gradients: those of a skipped step are a rank's own
@@ -282,7 +285,7 @@ void save_checkpoint(run_parts<D, T>& run, const std::filesystem::path& file) {
     run.average_buffers();
     detail::gathered_state<D, T> state(run);
     state.collect();
-    if (run.is_root()) state.write(file);
+    if (run.is_root()) state.write(file, through);
     wait_for(run.world, 0);
 }
 

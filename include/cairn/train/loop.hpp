@@ -67,6 +67,7 @@ public:
         trace::global().enable(false);
         if (log_.steps_since_line() > 0) log_training();  // interrupted
         test_and_save(run_.batches.test && !stopped_ && last_tested_ != algorithm_.steps());
+        if (burst_) burst_->finish();
         outcome_.interrupted = stopped_;
         outcome_.seconds = seconds();
         outcome_.joules = energy_.joules();
@@ -102,6 +103,8 @@ private:
     void open() {
         const bool resuming = !run_.task.options.resume.empty();
         if (run_.is_root()) open_directory(resuming);
+        if (const std::string& local = run_.batches.save_local; run_.is_root() && !local.empty() && !on_phantom_rank())
+            burst_.emplace(std::filesystem::path(local) / directory_->path().filename(), start_helper());
         // A run that ended before its first state was saved starts again.
         saved_ = resuming && broadcast_from_root(run_.world, directory_ && has_state(*directory_)) != 0;
         if (saved_) load_checkpoint(run_, run_.task.options.resume / "state.cairn");
@@ -292,7 +295,8 @@ private:
         const stopwatch saving;
         if (directory_) directory_->sync(metrics_log::name);  // the lines up to the state
         if (!on_phantom_rank())                               // which has nothing to save
-            save_checkpoint(run_, directory_ ? directory_->file("state.cairn") : std::filesystem::path());
+            save_checkpoint(run_, directory_ ? directory_->file("state.cairn") : std::filesystem::path(),
+                            burst_ ? &*burst_ : nullptr);
         terms_.saved(saving.seconds());
         if (run_.is_root() && !on_phantom_rank())
             autotune_cache::global().save(directory_->file("autotune.tsv").string(), perf::fingerprint());
@@ -356,6 +360,7 @@ private:
     stopwatch step_watch_;
     perf::rapl energy_;                       // of rank 0's machine, where it counts
     std::optional<run_directory> directory_;  // of rank 0
+    std::optional<burst_buffer> burst_;       // of rank 0, where states are saved through its disk
     metrics_log log_;
     run_outcome outcome_;
     step_terms_log terms_{run_.is_root()};

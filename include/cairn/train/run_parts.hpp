@@ -104,6 +104,7 @@ struct run_batches {
     using loader_type = prefetcher<D, any_dataset>;
     std::unique_ptr<loader_type> train, test;  // the second is null where nothing is tested
     std::int64_t test_every = 1, save_every = 1, epochs = 1;
+    std::string save_local;  // a folder that states are saved through; empty: they are not
     std::int64_t total_steps = 0, last_step = 0, log_every = 1;  // updates
 
     double epochs_of(std::int64_t steps) const {
