@@ -48,8 +48,8 @@ inline void require_same_entries(const std::string& file, const std::vector<stor
 }  // namespace detail
 
 /// Writes all entries of `state` to `path` and returns when they are on disk. Throws when that fails; what was at
-/// `path` is then untouched. Costs a pass over the data for checksums and the writing; on a phantom rank, without a file,
-/// that of its machine's storage `where`.
+/// `path` is then untouched. Costs a pass over the data for checksums and the writing; on a phantom rank, which has no
+/// file, that of its machine's storage `where`.
 template <class System = posix_system>
 void save_state(const std::filesystem::path& path, const state_view& state, System system = {},
                 storage where = storage::shared) {
