@@ -18,11 +18,11 @@
 
 namespace tuning {
 
-/// The corner of a hypervolume: 1.1 times the plain configuration, or where that is worse, the worst of the front.
+/// The corner of a hypervolume: 1.1 times the plain configuration or, where that is worse, the worst of the front.
 inline std::array<double, 2> corner_of(const std::vector<cairn::tuning_trial>& front,
                                        const cairn::tuning_outcome& plain, const cairn::tuning_goals& goals) {
     std::array<double, 2> corner{};
-    for (std::size_t g = 0; g < 2; ++g) {
+    for (std::size_t g = 0; g < goals.size(); ++g) {
         corner[g] = plain.possible() ? plain.*goals[g] : 0;
         for (const cairn::tuning_trial& t : front) corner[g] = std::max(corner[g], t.outcome.*goals[g]);
         corner[g] *= 1.1;
@@ -49,42 +49,34 @@ inline nlohmann::json compare_searches(const cairn::tuning_log& all, const cairn
         std::printf("  %-44s %8zu %9.2f %%\n", name.c_str(), trials, 100 * share);
         table.push_back({{"search", name}, {"trials", trials}, {"pruned", pruned}, {"share_of_best", share}});
     };
-    const auto best_of = [](const cairn::tuning_log& log, cairn::tuning_goal goal) {
-        const auto front = cairn::front_of(log.trials(), {goal});
-        return front.empty() ? 0 : front.front().outcome.*goal;
+    struct aim {
+        const char* name;
+        cairn::tuning_goals goals;
     };
-    for (const auto& [name, goal] :
-         {std::pair{"time", &tuning_outcome::seconds}, {"energy", &tuning_outcome::joules}}) {
-        if (best_of(all, goal) <= 0) continue;
-        const auto one = [&](const char* search, auto&& run) {
-            cairn::tuning_log log = fresh(budget);
-            run(log);
-            tell(cairn::concat(search, ", ", name), log.trials().size(), log.pruned(),
-                 best_of(all, goal) / best_of(log, goal));
-        };
-        one("greedy", [goal = goal](auto& log) { cairn::greedy_search(log, goal); });
-        one("local search", [goal = goal](auto& log) { cairn::local_search(log, {goal}); });
-        one("model", [goal = goal](auto& log) { cairn::model_search(log, {goal}); });
-    }
     const auto* const plain = all.of(all.space().plain());
-    for (const auto& [name, goals] :
-         {std::pair{"time and energy", cairn::tuning_goals{&tuning_outcome::seconds, &tuning_outcome::joules}},
-          {"communication and energy", cairn::tuning_goals{&tuning_outcome::bytes, &tuning_outcome::joules}}}) {
-        const auto front = cairn::front_of(all.trials(), goals);
-        const auto corner = corner_of(front, plain ? plain->outcome : tuning_outcome{.impossible = "not tried"}, goals);
-        const double whole = cairn::hypervolume(front, goals, corner);
-        if (whole <= 0) continue;
+    for (const aim& a : {aim{"time", {&tuning_outcome::seconds}}, aim{"energy", {&tuning_outcome::joules}},
+                         aim{"time and energy", {&tuning_outcome::seconds, &tuning_outcome::joules}},
+                         aim{"communication and energy", {&tuning_outcome::bytes, &tuning_outcome::joules}}}) {
+        const auto whole = cairn::front_of(all.trials(), a.goals);
+        if (whole.empty() || whole.front().outcome.*a.goals.back() <= 0) continue;
+        const auto corner = corner_of(whole, plain ? plain->outcome : whole.front().outcome, a.goals);
+        const auto share = [&](const cairn::tuning_log& log) {  // of the best value, or of the whole volume
+            const auto front = cairn::front_of(log.trials(), a.goals);
+            if (front.empty()) return 0.0;
+            if (a.goals.size() == 1) return whole.front().outcome.*a.goals[0] / (front.front().outcome.*a.goals[0]);
+            return cairn::hypervolume(front, a.goals, corner) / cairn::hypervolume(whole, a.goals, corner);
+        };
         const auto one = [&](const char* search, auto&& run) {
             cairn::tuning_log log = fresh(budget);
             run(log);
-            tell(cairn::concat(search, ", ", name, " (", front.size(), " on the front)"), log.trials().size(),
-                 log.pruned(), cairn::hypervolume(cairn::front_of(log.trials(), goals), goals, corner) / whole);
+            tell(cairn::concat(search, ", ", a.name, " (", whole.size(), " on the front)"), log.trials().size(),
+                 log.pruned(), share(log));
         };
         one("greedy", [&](auto& log) {
-            for (const cairn::tuning_goal goal : goals) cairn::greedy_search(log, goal);
+            for (const cairn::tuning_goal goal : a.goals) cairn::greedy_search(log, goal);
         });
-        one("local search", [&](auto& log) { cairn::local_search(log, goals); });
-        one("model", [&](auto& log) { cairn::model_search(log, goals); });
+        one("local search", [&](auto& log) { cairn::local_search(log, a.goals); });
+        one("model", [&](auto& log) { cairn::model_search(log, a.goals); });
     }
     return table;
 }

@@ -204,7 +204,8 @@ inline tuned tune(const cairn::configuration& settings, const tuning_request& as
                   const nlohmann::json& needs, const cairn::machine_description* machine,
                   const cairn::tuning_log::runner& run, bool prints = true) {
     using cairn::tuning_outcome;
-    auto [facts, work] = tuning::facts_of(needs, ranks, machine);
+    auto known = tuning::facts_of(needs, ranks, machine);
+    cairn::tuned_run& facts = known.first;
     facts.compressions = tuning::compressions_of(asked, cairn::configuration(settings).get("name", "run"));
     cairn::run_space choices(facts, settings);
     if (!asked.only.empty()) choices.vary_only(asked.only);
@@ -212,7 +213,7 @@ inline tuned tune(const cairn::configuration& settings, const tuning_request& as
     cairn::require(asked.goal == "time" || (machine && machine->power), "--tune ", asked.goal,
                    " needs watts: --simulate MACHINE.toml with [hosts.watts]");
     const auto bound = [&](const cairn::tuning_choice& c) {
-        return machine ? cairn::least_outcome(choices.layout(c), facts, work, *machine) : tuning_outcome{};
+        return machine ? cairn::least_outcome(choices.layout(c), facts, known.second, *machine) : tuning_outcome{};
     };
     const std::string search = asked.search.empty() ? "model" : asked.search;
     const bool tries_all = search == "exhaustive" || search == "compare";

@@ -1,13 +1,12 @@
 #pragma once
 // Model-guided search (sequential model-based optimization, Hutter, Hoos and Leyton-Brown 2011), for one goal or two.
-// The model of a configuration's outcome is its lower bound times a factor of each of its alternatives:
-//   log(outcome / bound) = mean + Σ over dimensions of the effect of its alternative
+// The model of a configuration's outcome is its lower bound times factors of its alternatives, and of pairs of them:
+//   log(outcome / bound) = mean + Σ over dimensions, and over pairs of dimensions, of the effect of its alternatives
 // What formulas know is in the bound; what they do not, the effects learn from all trials so far, by least squares
-// (backfitting, each effect drawn towards 0 where it was seen seldom). Every alternative is tried once, then what the
-// model puts on the front, a few at a time, until that has been tried.
+// (backfitting, each effect drawn towards 0 where it was seen seldom). Every alternative is tried once; then, until the
+// budget is spent, what the model puts on the front, or next to it, and what it takes for the best by each goal.
 
 #include <cairn/perf/tune.hpp>
-#include <cairn/perf/tune/local_search.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -23,29 +22,47 @@ class tuning_model {
 public:
     /// Fits `known`: choices, and the logarithm of outcome over bound.
     tuning_model(const tuning_space& space, const std::vector<std::pair<tuning_choice, double>>& known) {
-        for (const tuning_dimension& d : space.dimensions) effects_.emplace_back(d.alternatives.size(), 0.0);
+        constexpr double prior = 0.1, prior_of_pair = 1;  // of so many trials, whose effect is 0
+        constexpr int sweeps = 60;
+        const auto& dimensions = space.dimensions;
+        for (std::size_t d = 0; d < dimensions.size(); ++d)
+            for (std::size_t e = 0; e <= d; ++e) {
+                const std::size_t n = dimensions[d].alternatives.size(), m = dimensions[e].alternatives.size();
+                if (n > 1 && m > 1)
+                    terms_.push_back({d, e, m, d == e ? prior : prior_of_pair, std::vector<double>(n * m, 0.0)});
+            }
         for (const auto& [choice, value] : known) mean_ += value / static_cast<double>(known.size());
-        constexpr int sweeps = 50;
+        std::vector<double> left;  // of each known value, what the effects do not explain
+        for (const auto& [choice, value] : known) left.push_back(value - mean_);
         for (int i = 0; i < sweeps; ++i)
-            for (std::size_t d = 0; d < effects_.size(); ++d) {
-                constexpr double prior = 0.1;  // of a trial, whose effect is 0
-                std::vector<double> sum(effects_[d].size(), 0.0), count(effects_[d].size(), prior);
-                for (const auto& [choice, value] : known) {
-                    sum[choice[d]] += value - (*this)(choice) + effects_[d][choice[d]];
-                    count[choice[d]] += 1;
+            for (term& t : terms_) {
+                std::vector<double> sum(t.effects.size(), 0.0), count(t.effects.size(), t.prior);
+                for (std::size_t k = 0; k < known.size(); ++k) {
+                    const std::size_t at = t.at(known[k].first);
+                    left[k] += t.effects[at];
+                    sum[at] += left[k], count[at] += 1;
                 }
-                for (std::size_t a = 0; a < sum.size(); ++a) effects_[d][a] = sum[a] / count[a];
+                for (std::size_t a = 0; a < sum.size(); ++a) t.effects[a] = sum[a] / count[a];
+                for (std::size_t k = 0; k < known.size(); ++k) left[k] -= t.effects[t.at(known[k].first)];
             }
     }
 
     double operator()(const tuning_choice& c) const {
         double all = mean_;
-        for (std::size_t d = 0; d < c.size(); ++d) all += effects_[d][c[d]];
+        for (const term& t : terms_) all += t.effects[t.at(c)];
         return all;
     }
 
 private:
-    std::vector<std::vector<double>> effects_;
+    /// Effects of the alternatives of two dimensions together, or of one with itself.
+    struct term {
+        std::size_t first, second, alternatives;  // of the second
+        double prior;
+        std::vector<double> effects;
+
+        std::size_t at(const tuning_choice& c) const { return c[first] * alternatives + c[second]; }
+    };
+    std::vector<term> terms_;
     double mean_ = 0;
 };
 
@@ -96,7 +113,7 @@ inline std::vector<tuning_trial> expected_outcomes(const tuning_log& log, const 
 
 }  // namespace detail
 
-/// See the top of the file. What is left of the budget goes to local search.
+/// See the top of the file.
 inline void model_search(tuning_log& log, const tuning_goals& goals) {
     const tuning_space& space = log.space();
     std::vector<tuning_choice> all;
@@ -108,14 +125,18 @@ inline void model_search(tuning_log& log, const tuning_goals& goals) {
     log.try_all({space.plain()}, {});
     log.try_all(space.neighbours(space.plain()), {});
     log.try_all(detail::unseen_alternatives(log, all, bounds, goals.front()), {});
-    constexpr std::size_t at_once = 4;
+    const auto untried = [&](std::vector<tuning_trial> trials) {
+        std::erase_if(trials, [&](const tuning_trial& t) { return log.of(t.choice) != nullptr; });
+        return trials;
+    };
     while (log.left() > 0) {
-        std::vector<tuning_choice> front, next;
-        for (tuning_trial& t : front_of(detail::expected_outcomes(log, all, bounds, goals), goals))
-            if (!log.of(t.choice)) front.push_back(std::move(t.choice));
-        if (front.empty()) return local_search(log, goals);
-        const std::size_t count = std::min(at_once, front.size());
-        for (std::size_t i = 0; i < count; ++i) next.push_back(front[i * front.size() / count]);
+        const std::vector<tuning_trial> expected = detail::expected_outcomes(log, all, bounds, goals),
+                                        rest = untried(expected);
+        if (rest.empty()) return;
+        std::vector<tuning_trial> front = untried(front_of(expected, goals));
+        if (front.empty()) front = front_of(rest, goals);
+        std::vector<tuning_choice> next{front[front.size() / 2].choice};
+        for (const tuning_goal goal : goals) next.push_back(front_of(rest, {goal}).front().choice);
         log.try_all(next, {});
     }
 }
