@@ -13,9 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace cairn {
-
-namespace {
+namespace cairn::search_cases {
 
 const tuning_goals time_and_energy{&tuning_outcome::seconds, &tuning_outcome::joules};
 
@@ -60,8 +58,6 @@ tuning_log::runner runner_of(std::uint64_t seed, double own, int* count = nullpt
 }
 
 tuning_outcome nothing_known(const tuning_choice&) { return {}; }
-
-}  // namespace
 
 TEST_CASE("a front holds what no other beats, and its hypervolume is the area below the corner") {
     std::mt19937_64 engine(1);
@@ -211,4 +207,4 @@ TEST_CASE("what a bound rules out is not tried, and the best is found all the sa
     }
 }
 
-}  // namespace cairn
+}  // namespace cairn::search_cases

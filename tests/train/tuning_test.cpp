@@ -12,9 +12,7 @@
 #include <set>
 #include <string>
 
-namespace cairn {
-
-namespace {
+namespace cairn::tuning_cases {
 
 using Catch::Matchers::Contains;
 
@@ -45,8 +43,6 @@ nlohmann::json record(const std::string& name) {
              {row("none", nullptr, 60.0), row("bf16", nullptr, 59.6), row("topk", true, 59.4), row("sign", false, 61.0),
               row("sign, gathered", true, 59.5), row("randomk", false, nullptr)}}};
 }
-
-}  // namespace
 
 TEST_CASE("the space of a run: the plain configuration is the run as it is, and each is named once") {
     const run_space choices(of(8, 32), workload());
@@ -183,4 +179,4 @@ TEST_CASE("bounds: by hand for one kind of kernel") {
     CHECK(least_outcome({.data = 4, .zero_stage = 2}, run, work, m).memory == 2e6);
 }
 
-}  // namespace cairn
+}  // namespace cairn::tuning_cases

@@ -22,7 +22,7 @@ class tuning_model {
 public:
     /// Fits `known`: choices, and the logarithm of outcome over bound.
     tuning_model(const tuning_space& space, const std::vector<std::pair<tuning_choice, double>>& known) {
-        constexpr double prior = 0.1, prior_of_pair = 1;  // of so many trials, whose effect is 0
+        constexpr double prior = 0.01, prior_of_pair = 1;  // of so many trials, whose effect is 0
         constexpr int sweeps = 60;
         const auto& dimensions = space.dimensions;
         for (std::size_t d = 0; d < dimensions.size(); ++d)
@@ -95,10 +95,10 @@ inline std::vector<tuning_trial> expected_outcomes(const tuning_log& log, const 
         else
             expected.push_back({c, {}, {}});
     for (const tuning_goal goal : goals) {
-        double least = std::numeric_limits<double>::infinity();  // of the outcomes; no bound counts as far below
+        double least = std::numeric_limits<double>::infinity();  // of the outcomes: no bound counts as it
         for (const tuning_trial& t : log.trials())
             if (t.outcome.possible()) least = std::min(least, t.outcome.*goal);
-        const auto bound = [&](const tuning_outcome& b) { return std::max({b.*goal, least / 10, 1e-30}); };
+        const auto bound = [&](const tuning_outcome& b) { return std::max({b.*goal, least, 1e-30}); };
         std::vector<std::pair<tuning_choice, double>> known;
         for (const tuning_trial& t : log.trials())
             if (t.outcome.possible())
