@@ -41,6 +41,7 @@ default_values defaults_in_force() {
                                        "data.format='cifar10'\nmodel.kind='resnet-cifar'",
                                        "data.format='folder'\nmodel.kind='resnet'",
                                        "data.format='cifar100'\nmodel.kind='mlp'",
+                                       "data.format='packed'\nmodel.kind='resnet'",
                                        "data.format='quijote'\nmodel.kind='map-cnn'",
                                        "data.format='cosmology'\nmodel.kind='cosmoflow'",
                                        "data.format='text'\nmodel.kind='transformer'",

@@ -47,6 +47,8 @@ std::vector<settings_case> all_workloads() {
         {"data.format='cifar10'\nmodel.kind='resnet-cifar'\nmodel.depth=8\n"},
         {"data.format='cifar100'\nmodel.kind='resnet'\n"},
         {"data.format='folder'\ndata.folder.size=8\ndata.folder.classes=2\nmodel.kind='mlp'\nmodel.hidden=[3]\n"},
+        {"data.format='packed'\ndata.packed.samples=64\ndata.packed.sample=[2, 2, 1]\ndata.packed.classes=2\n"
+         "model.kind='mlp'\nmodel.hidden=[3]\n"},
         {"data.format='quijote'\ndata.quijote.crop=8\nmodel.kind='map-cnn'\nmodel.filters=[3]\n"},
         {"data.format='cosmology'\ndata.cosmology.size=4\nmodel.kind='cosmoflow'\nmodel.filters=2\nmodel.blocks=1\n"},
         {"data.format='text'\ndata.text.length=4\nmodel.kind='transformer'\nmodel.embedding_dim=4\nmodel.heads=2\n"
@@ -95,6 +97,8 @@ const std::set<std::string> sensible{
     "data.folder.cache_mib=1000000000",
     "data.graph.scale=1000000000",
     "data.graph.split_seed=1000000000",
+    "data.packed.samples=1000000000",
+    "data.packed.stored_bytes=1000000000",
     "data.quijote.split_seed=1000000000",
     "data.segmentation.split_seed=1000000000",
     "kfac.damping=1000000000",
