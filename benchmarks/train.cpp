@@ -156,7 +156,7 @@ tuned tune_by_simulation(const cairn::configuration& settings, const cairn::sess
                          const nlohmann::json& needs) {
     const cairn::machine_description machine = cairn::read_machine(machine_file);
     machine.check_ranks(ranks);
-    return tune(settings, asked, ranks, needs, &machine, [&](const std::vector<cairn::tuning_settings>& all) {
+    const auto run = [&](const std::vector<cairn::tuning_settings>& all) {
         const auto told = tuning::in_children(all.size(), cairn::threads(), [&](std::size_t i) {
             const simulated_run one{.ranks = ranks, .p_state = tuning::p_state_of(all[i])};
             return simulate_session(tuning::applied(settings, all[i]), options, machine_file, one, true, {}).dump();
@@ -164,7 +164,8 @@ tuned tune_by_simulation(const cairn::configuration& settings, const cairn::sess
         std::vector<cairn::tuning_outcome> outcomes;
         for (const std::string& result : told) outcomes.push_back(tuning::outcome_of(result));
         return outcomes;
-    });
+    };
+    return tune(settings, asked, ranks, needs, &machine, run, true);
 }
 
 // --tune, by a few steps of each configuration on the ranks that there are.
@@ -173,7 +174,7 @@ tuned tune_by_measuring(const cairn::configuration& settings, cairn::session_opt
                         const nlohmann::json& needs) {
     options.generated = true;
     if (options.max_steps < 0) options.max_steps = 8;
-    return tune(settings, asked, world.size(), needs, nullptr, [&](const std::vector<cairn::tuning_settings>& all) {
+    const auto run = [&](const std::vector<cairn::tuning_settings>& all) {
         std::vector<cairn::tuning_outcome> outcomes;
         for (const cairn::tuning_settings& chosen : all) {
             std::string told;
@@ -187,7 +188,8 @@ tuned tune_by_measuring(const cairn::configuration& settings, cairn::session_opt
             outcomes.push_back(tuning::outcome_of(cairn::all_gather_text(world, told).front()));
         }
         return outcomes;
-    });
+    };
+    return tune(settings, asked, world.size(), needs, nullptr, run, world.rank() == 0);
 }
 
 // The settings that --tune finds, the same on all ranks; rank 0 prints how.

@@ -18,20 +18,20 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <deque>
 #include <functional>
-#include <iomanip>
-#include <iostream>
-#include <optional>
-#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// What is asked of the tuner.
 struct tuning_request {
     std::string goal;                       // time, energy or pareto; empty: nothing is asked
-    std::string search;                     // greedy, local or exhaustive; empty: as the goal needs
-    std::size_t trials = 100;               // at most
+    std::string search;                     // greedy, local, model, exhaustive or compare; empty: model
+    std::size_t trials = 100;               // at most, of each front
     std::vector<std::string> only = {};     // dimensions to vary; empty: all
     std::vector<std::string> records = {};  // files or folders that show what compression keeps
     std::vector<std::string> allowed = {};  // compressions without a record, settings joined by spaces
@@ -103,7 +103,7 @@ inline cairn::tuning_outcome outcome_of(const std::string& told) {
     const nlohmann::json result = nlohmann::json::parse(told);
     out.seconds = result.at("batch").get<double>() / result.at("samples_per_s").get<double>();
     if (result.at("joules_a_step").is_number()) out.joules = result["joules_a_step"].get<double>();
-    out.memory = result.at("peak_bytes").get<double>();
+    out.memory = result.at("pool_peak_bytes").get<double>();
     if (result.contains("simulation")) {
         const nlohmann::json& s = result["simulation"];
         out.memory = s.at("most_peak_bytes").get<double>();
@@ -199,10 +199,10 @@ inline void print_beside(const tuned& found, nlohmann::json& result) {
 }  // namespace tuning
 
 /// See the top of the file. `run`: outcomes of configurations; `needs`: needs_of_steps (train/plan.hpp) of one rank;
-/// `machine`: null where configurations are measured.
+/// `machine`: null where configurations are measured; `prints`: what was found.
 inline tuned tune(const cairn::configuration& settings, const tuning_request& asked, int ranks,
                   const nlohmann::json& needs, const cairn::machine_description* machine,
-                  const cairn::tuning_log::runner& run, bool prints = true) {
+                  const cairn::tuning_log::runner& run, bool prints) {
     using cairn::tuning_outcome;
     auto known = tuning::facts_of(needs, ranks, machine);
     cairn::tuned_run& facts = known.first;
