@@ -18,6 +18,7 @@
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/describe_needs.hpp>
+#include <cairn/train/machine_file.hpp>
 #include <cairn/train/metrics_log.hpp>
 #include <cairn/train/process.hpp>
 
@@ -139,7 +140,7 @@ void print_plan(const cairn::configuration& settings, const cairn::session_optio
 
 // `trace_ranks`: in trace.json; empty: the first of each host.
 nlohmann::json simulate_session(const cairn::configuration& settings, const cairn::session_options& options,
-                                const std::string& machine, const simulated_run& asked, bool throughput,
+                                const cairn::machine_description& machine, const simulated_run& asked, bool throughput,
                                 const std::vector<int>& trace_ranks) {
     return simulate(machine, asked, [&](auto simulated, const begun_run& begun) {
         cairn::session_options of_rank = options;
@@ -159,7 +160,7 @@ tuned tune_by_simulation(const cairn::configuration& settings, const cairn::sess
     const auto run = [&](const std::vector<cairn::tuning_settings>& all) {
         const auto told = tuning::in_children(all.size(), cairn::threads(), [&](std::size_t i) {
             const simulated_run one{.ranks = ranks, .p_state = tuning::p_state_of(all[i])};
-            return simulate_session(tuning::applied(settings, all[i]), options, machine_file, one, true, {}).dump();
+            return simulate_session(tuning::applied(settings, all[i]), options, machine, one, true, {}).dump();
         });
         std::vector<cairn::tuning_outcome> outcomes;
         for (const std::string& result : told) outcomes.push_back(tuning::outcome_of(result));
@@ -358,8 +359,9 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         asked.ranks = std::max(1, ranks);
         asked.epochs = cairn::configuration(settings).get<std::int64_t>("train.epochs", 1, cairn::at_least(1));
         if (!throughput && options.max_steps < 0) options.max_steps = 3;  // one is like the other
-        const auto result =
-            tunes ? found.report : simulate_session(settings, options, machine_file, asked, throughput, trace_ranks);
+        const auto result = tunes ? found.report
+                                  : simulate_session(settings, options, cairn::read_machine(machine_file), asked,
+                                                     throughput, trace_ranks);
         std::cout << cairn::detail::printable(result) << std::endl;
         return require_printed(), 0;
     }

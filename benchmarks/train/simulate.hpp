@@ -5,7 +5,7 @@
 #include <cairn/comm/simgrid.hpp>
 #include <cairn/core/parallel.hpp>
 #include <cairn/perf/data_movement.hpp>
-#include <cairn/train/machine_file.hpp>
+#include <cairn/perf/machine_description.hpp>
 #include <cairn/train/process.hpp>
 
 #include <nlohmann/json.hpp>
@@ -15,7 +15,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <functional>
 #include <vector>
 
@@ -76,10 +75,9 @@ inline void tell_whole_training(const simulated_run& asked, double sent, nlohman
 /// run(world, begin_steps) on each simulated rank; returns rank 0's result, with what the ranks did ("simulation").
 /// Prints that, and how long the simulation took here: until the last rank called begin_steps, and from there. Throws
 /// where this program was built without SimGrid.
-inline nlohmann::json simulate(const std::filesystem::path& file, const simulated_run& asked,
+inline nlohmann::json simulate(cairn::machine_description machine, const simulated_run& asked,
                                const std::function<nlohmann::json(cairn::any_communicator, const begun_run&)>& run) {
     const int ranks = asked.ranks;
-    cairn::machine_description machine = cairn::read_machine(file);
     cairn::require(asked.p_state < 0 || machine.power, "--p-state ", asked.p_state, ": machine ", machine.name,
                    " has no [hosts.watts]");
     if (asked.p_state >= 0) machine.power->state = static_cast<std::size_t>(asked.p_state);
@@ -164,14 +162,14 @@ inline nlohmann::json simulate(const std::filesystem::path& file, const simulate
         return all.ranks[r].bytes - before[r].bytes - (traces == all.ranks[r].sent.end() ? 0 : traces->second.bytes);
     };
     std::size_t busiest = 0;
-    for (std::size_t r = 0; r < all.ranks.size(); ++r)
+    double computed = 0;  // by another rank, as like as not
+    for (std::size_t r = 0; r < all.ranks.size(); ++r) {
         if (sent(r) > sent(busiest)) busiest = r;
+        computed = std::max(computed, all.ranks[r].computed - before[r].computed);
+    }
     if (ranks > 1)
         result["simulation"]["sent_in_a_step"] = {
             {"rank", busiest}, {"causes", tell_causes(all.ranks[busiest].sent, before[busiest].sent, steps)}};
-    double computed = 0;
-    for (std::size_t r = 0; r < all.ranks.size(); ++r)
-        computed = std::max(computed, all.ranks[r].computed - before[r].computed);
     result["simulation"]["a_step"] = {{"most_bytes_sent", static_cast<double>(sent(busiest)) / steps},
                                       {"most_computed_s", computed / steps}};
     if (asked.samples > 0) tell_whole_training(asked, static_cast<double>(sent(busiest)) / steps, result);

@@ -6,7 +6,6 @@
 #include "compare_searches.hpp"
 #include "simulate.hpp"
 
-#include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/core/child_process.hpp>
 #include <cairn/perf/tune/exhaustive.hpp>
 #include <cairn/perf/tune/greedy.hpp>
@@ -22,6 +21,7 @@
 #include <cmath>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <utility>

@@ -33,6 +33,19 @@ tuning_space small_space() {
     return space;
 }
 
+/// Five dimensions of four alternatives, all of which go together.
+tuning_space free_space() {
+    tuning_space space{{}, {}};
+    for (const char* name : {"a", "b", "c", "d", "e"}) space.dimensions.push_back({name, {"0", "1", "2", "3"}});
+    space.settings = [](const tuning_choice& c) -> std::optional<tuning_settings> {
+        tuning_settings s;
+        for (std::size_t d = 0; d < c.size(); ++d)
+            if (c[d] > 0) s.push_back(concat(char('a' + d), '=', c[d]));
+        return s;
+    };
+    return space;
+}
+
 /// Effects of the alternatives multiply, but for a little that each configuration has of its own.
 tuning_outcome outcome_of(const tuning_settings& settings, std::uint64_t seed, double own) {
     const auto random = [&](const std::string& of) {
@@ -58,6 +71,10 @@ tuning_log::runner runner_of(std::uint64_t seed, double own, int* count = nullpt
 }
 
 tuning_outcome nothing_known(const tuning_choice&) { return {}; }
+
+double volume(const tuning_log& log) {
+    return hypervolume(front_of(log.trials(), time_and_energy), time_and_energy, {1.1, 1.1});
+}
 
 TEST_CASE("a front holds what no other beats, and its hypervolume is the area below the corner") {
     std::mt19937_64 engine(1);
@@ -135,44 +152,24 @@ TEST_CASE("greedy search finds the best where effects multiply, without the whol
 }
 
 TEST_CASE("local search has nearly all of the front's volume with a part of the trials") {
-    tuning_space space{{}, {}};
-    for (const char* name : {"a", "b", "c", "d", "e"}) space.dimensions.push_back({name, {"0", "1", "2", "3"}});
-    space.settings = [](const tuning_choice& c) -> std::optional<tuning_settings> {
-        tuning_settings s;
-        for (std::size_t d = 0; d < c.size(); ++d)
-            if (c[d] > 0) s.push_back(concat(char('a' + d), '=', c[d]));
-        return s;
-    };
+    const tuning_space space = free_space();
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
         tuning_log all(space, runner_of(seed, 0.02), nothing_known, 2000),
             log(space, runner_of(seed, 0.02), nothing_known, 256);
         exhaustive_search(all);
         REQUIRE(all.trials().size() == 1024);
         local_search(log, time_and_energy);
-        const auto volume = [&](const tuning_log& of) {
-            return hypervolume(front_of(of.trials(), time_and_energy), time_and_energy, {1.1, 1.1});
-        };
         CHECK(volume(log) >= 0.95 * volume(all));
     }
 }
 
 TEST_CASE("where effects multiply, a model of them finds the front with a tenth of the trials") {
-    tuning_space space{{}, {}};
-    for (const char* name : {"a", "b", "c", "d", "e"}) space.dimensions.push_back({name, {"0", "1", "2", "3"}});
-    space.settings = [](const tuning_choice& c) -> std::optional<tuning_settings> {
-        tuning_settings s;
-        for (std::size_t d = 0; d < c.size(); ++d)
-            if (c[d] > 0) s.push_back(concat(char('a' + d), '=', c[d]));
-        return s;
-    };
+    const tuning_space space = free_space();
     for (std::uint64_t seed = 0; seed < 5; ++seed) {
         tuning_log all(space, runner_of(seed, 0.01), nothing_known, 2000),
             log(space, runner_of(seed, 0.01), nothing_known, 102);
         exhaustive_search(all);
         model_search(log, time_and_energy);
-        const auto volume = [&](const tuning_log& of) {
-            return hypervolume(front_of(of.trials(), time_and_energy), time_and_energy, {1.1, 1.1});
-        };
         CHECK(volume(log) >= 0.98 * volume(all));
     }
 }

@@ -16,6 +16,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,10 +44,10 @@ struct tuning_space {
     /// f(choice) for every configuration, once.
     template <class F>
     void for_each(F&& f) const {
-        std::map<tuning_settings, bool> seen;
+        std::set<tuning_settings> seen;
         tuning_choice at = plain();
         for (;;) {
-            if (const auto s = settings(at); s && !std::exchange(seen[*s], true)) f(std::as_const(at));
+            if (const auto s = settings(at); s && seen.insert(*s).second) f(std::as_const(at));
             std::size_t d = 0;
             while (d < at.size() && ++at[d] == dimensions[d].alternatives.size()) at[d++] = 0;
             if (d == at.size()) return;
@@ -137,7 +138,7 @@ public:
     tuning_outcome bound(const tuning_choice& c) const { return bound_(c); }
     void add_budget(std::size_t trials) { budget_ += trials; }
     std::size_t left() const { return budget_ - trials_.size(); }
-    std::size_t pruned() const { return pruned_; }
+    std::size_t pruned() const { return pruned_.size(); }
 
     /// Tries those of `wanted` that are new and, by their bound, could be on the front of `goals`, as far as the budget
     /// goes, the lowest bounds first. Without goals all that are new, in their order.
@@ -150,13 +151,13 @@ public:
         std::vector<candidate> next;
         std::vector<tuning_trial> front;
         if (!goals.empty()) front = front_of(trials_, goals);
-        std::map<tuning_settings, bool> taken;
+        std::set<tuning_settings> taken;
         for (const tuning_choice& c : wanted) {
             auto settings = space_.settings(c);
-            if (!settings || known_.contains(*settings) || std::exchange(taken[*settings], true)) continue;
+            if (!settings || known_.contains(*settings) || !taken.insert(*settings).second) continue;
             tuning_outcome least = bound_(c);
             if (std::ranges::any_of(front, [&](const auto& t) { return as_good(t.outcome, least, goals); })) {
-                pruned_ += !std::exchange(pruned_before_[*settings], true);
+                pruned_.insert(*settings);
                 continue;
             }
             next.push_back({c, std::move(*settings), std::move(least)});
@@ -190,10 +191,10 @@ private:
     const tuning_space& space_;
     runner run_;
     bounder bound_;
-    std::size_t budget_, pruned_ = 0;
+    std::size_t budget_;
     std::vector<tuning_trial> trials_;
     std::map<tuning_settings, std::size_t> known_;  // where in trials_
-    std::map<tuning_settings, bool> pruned_before_;
+    std::set<tuning_settings> pruned_;              // left alone for their bounds
 };
 
 }  // namespace cairn
