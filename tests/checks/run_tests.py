@@ -14,21 +14,33 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 
-def run(folder, executable, build, timeout, environment, selection):
+def memory_folder():
+    """A folder in memory for the executables' files, where there is room. Runs of training sync each file that they write, and
+    would wait for a disk for as long as they compute."""
+    memory = pathlib.Path("/dev/shm")
+    room = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2e9
+    return tempfile.TemporaryDirectory(prefix="cairn-tests-", dir=memory if room and "TMPDIR" not in os.environ else None)
+
+
+def run(folder, executable, build, timeout, environment, files, selection):
     """Outcome of one executable: passed, failed, skipped, seconds, reason for a failure beyond its test cases, log."""
     log = build / "tests" / f"{folder}.log"
     start = time.monotonic()
     reason = ""
     with open(log, "w") as output:
-        command = [sys.executable, executable] if executable.endswith(".py") else [executable, "--durations", "yes", *selection]
+        script = executable.endswith(".py")  # may start what it writes, which a folder in memory may not allow
+        command = [sys.executable, executable] if script else [executable, "--durations", "yes", *selection]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output,
-                                   stderr=subprocess.STDOUT, env=environment, start_new_session=True)
+                                   stderr=subprocess.STDOUT, start_new_session=True,
+                                   env=environment if script else {**environment, "TMPDIR": files})
         try:
             process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -91,8 +103,8 @@ def main():
                    "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1", **os.environ}
     total, lines_of_counts = [0, 0, 0], []
     width = max((len(folder) for folder, _ in tests), default=0)
-    with concurrent.futures.ThreadPoolExecutor(max(options.jobs, 1)) as pool:
-        running = [pool.submit(run, *test, options.build, options.timeout, environment,
+    with memory_folder() as files, concurrent.futures.ThreadPoolExecutor(max(options.jobs, 1)) as pool:
+        running = [pool.submit(run, *test, options.build, options.timeout, environment, files,
                                ["[exhaustive]"] if options.exhaustive else []) for test in tests]
         for done in concurrent.futures.as_completed(running):
             folder, passed, failed, skipped, seconds, reason, log = done.result()
