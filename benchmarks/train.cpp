@@ -1,10 +1,8 @@
 // train WORKLOAD.toml: trains a network on a data set, and leaves a directory with its record.
 // mpirun -np N train WORKLOAD.toml: the same on N ranks, each with its part of every batch.
 
-#include "train/on_cpu.hpp"
-#include "train/on_cuda.hpp"
-#include "train/simulate.hpp"
-#include "train/tune.hpp"
+#include "train/session.hpp"
+#include "train/tune_settings.hpp"
 
 #include <cairn/comm/checked_communicator.hpp>
 #include <cairn/comm/collectives/selection.hpp>
@@ -61,19 +59,6 @@ void warn_of_contended_autotune(const std::filesystem::path& cache) {
             << cache.string() << " when the machine is quiet, and they are measured again\n";
 }
 
-// Throws where MPI cannot be handed memory of GPUs: parallel.transport = mpi.
-void require_mpi_between_gpus() {
-#if CAIRN_HAS_MPI
-    const std::string why = cairn::why_mpi_takes_no_gpu_memory();
-#else
-    const std::string why = "this program was built without MPI";
-#endif
-    cairn::require(
-        why.empty(), "parallel.transport = mpi hands memory of GPUs to MPI, but ", why,
-        "; run with an MPI that was built with CUDA (Open MPI: ompi_info --parsable | grep cuda_support), or take "
-        "parallel.transport = nccl or host");
-}
-
 // A full disk under standard output must not look like success.
 void require_printed() {
     const bool flushed = std::fflush(stdout) == 0;
@@ -82,136 +67,11 @@ void require_printed() {
                    "complete, its figures are in record.json");
 }
 
-// Where the network is: train.device.
-nlohmann::json run_session(cairn::configuration settings, const cairn::session_options& options,
-                           cairn::any_communicator world, int local_rank, bool profile, bool plan) {
-    const std::string transport = settings.choice("parallel.transport", {"auto", "nccl", "mpi", "host"}, "auto");
-    if (settings.choice("train.device", {"cpu", "cuda"}, "cpu") == "cuda") {
-        if (transport == "mpi" && world.size() > 1) require_mpi_between_gpus();
-        cairn::require(!plan, "--plan is for train.device = cpu");
-#if CAIRN_HAS_CUDA
-        return run_on_cuda(std::move(settings), options, std::move(world), local_rank, profile);
-#else
-        (void)local_rank;
-        cairn::fail(
-            "train.device = cuda: this program was built for the CPU alone; cmake --preset cuda && cmake --build "
-            "--preset "
-            "cuda --target train makes build/cuda/benchmarks/train, or take train.device = cpu");
-#endif
-    }
-    cairn::require(settings.choice("train.matmul_precision", {"exact", "tf32"}, "exact") == "exact",
-                   "train.matmul_precision = tf32 is for train.device = cuda; the CPU's products are exact");
-    const std::string precision = settings.choice("train.precision", {"float32", "bf16", "fp16"}, "float32");
-    cairn::require(precision != "fp16",
-                   "train.precision = fp16 is for train.device = cuda; the CPU has float32 and bf16");
-    cairn::require(transport == "auto",
-                   "parallel.transport is for train.device = cuda; ranks of the CPU have their own memory only");
-    if (precision == "float32") return run_in_float32(std::move(settings), options, std::move(world), profile, plan);
-#if CAIRN_HAS_BF16
-    return run_in_bf16(std::move(settings), options, std::move(world), profile, plan);
-#else
-    cairn::fail(
-        "train.precision = bf16: this program was built for float32 alone; cmake --build --preset release --target "
-        "train makes build/release/benchmarks/train, or take train.precision = float32");
-#endif
-}
-
-// What `ranks` ranks would hold and do, as threads whose tensors are never touched.
-std::vector<nlohmann::json> needs_of_ranks(const cairn::configuration& settings, const cairn::session_options& options,
-                                           int ranks) {
-    std::vector<nlohmann::json> needs(static_cast<std::size_t>(std::max(1, ranks)));
-    cairn::thread_ranks threads;
-    threads.kernel_threads = cairn::threads();
-    cairn::run_ranks(static_cast<int>(needs.size()), threads, [&](cairn::threads_communicator& world) {
-        cairn::counted_machine machine;
-        const cairn::phantom_rank here(machine);
-        const int rank = world.rank();
-        needs[static_cast<std::size_t>(rank)] = run_session(settings, options, world.split(0, rank), 0, false, true);
-    });
-    return needs;
-}
-
 // The same, printed. Does it fit into this machine?
 void print_plan(const cairn::configuration& settings, const cairn::session_options& options, int ranks) {
     const cairn::index_t limit = cairn::memory_pool::host().limit();
     const std::vector<nlohmann::json> needs = needs_of_ranks(settings, options, ranks);
     std::cout << cairn::describe_needs(needs, limit / static_cast<cairn::index_t>(needs.size()));
-}
-
-// `trace_ranks`: in trace.json; empty: the first of each host.
-nlohmann::json simulate_session(const cairn::configuration& settings, const cairn::session_options& options,
-                                const cairn::machine_description& machine, const simulated_run& asked, bool throughput,
-                                const std::vector<int>& trace_ranks) {
-    return simulate(machine, asked, [&](auto simulated, const begun_run& begun) {
-        cairn::session_options of_rank = options;
-        of_rank.on_start = begun.begin_steps;
-        if (!throughput) of_rank.machine = begun.machine;
-        of_rank.trace_ranks = trace_ranks.empty() ? begun.first_of_hosts : trace_ranks;
-        return run_session(settings, of_rank, std::move(simulated), 0, false, false);
-    });
-}
-
-// --tune, by simulations; in this process nothing is built.
-tuned tune_by_simulation(const cairn::configuration& settings, const cairn::session_options& options,
-                         const tuning_request& asked, int ranks, const std::string& machine_file,
-                         const nlohmann::json& needs) {
-    const cairn::machine_description machine = cairn::read_machine(machine_file);
-    machine.check_ranks(ranks);
-    const auto run = [&](const std::vector<cairn::tuning_settings>& all) {
-        const auto told = tuning::in_children(all.size(), cairn::threads(), [&](std::size_t i) {
-            const simulated_run one{.ranks = ranks, .p_state = tuning::p_state_of(all[i])};
-            return simulate_session(tuning::applied(settings, all[i]), options, machine, one, true, {}).dump();
-        });
-        std::vector<cairn::tuning_outcome> outcomes;
-        for (const std::string& result : told) outcomes.push_back(tuning::outcome_of(result));
-        return outcomes;
-    };
-    return tune(settings, asked, ranks, needs, &machine, run, true);
-}
-
-// --tune, by a few steps of each configuration on the ranks that there are.
-tuned tune_by_measuring(const cairn::configuration& settings, cairn::session_options options,
-                        const tuning_request& asked, cairn::any_communicator& world, int local_rank,
-                        const nlohmann::json& needs) {
-    options.generated = true;
-    if (options.max_steps < 0) options.max_steps = 8;
-    const auto run = [&](const std::vector<cairn::tuning_settings>& all) {
-        std::vector<cairn::tuning_outcome> outcomes;
-        for (const cairn::tuning_settings& chosen : all) {
-            std::string told;
-            try {
-                told = run_session(tuning::applied(settings, chosen), options, world.split(0, world.rank()), local_rank,
-                                   false, false)
-                           .dump();
-            } catch (const cairn::error& e) {
-                told = std::string("!") + e.what();
-            }
-            outcomes.push_back(tuning::outcome_of(cairn::all_gather_text(world, told).front()));
-        }
-        return outcomes;
-    };
-    return tune(settings, asked, world.size(), needs, nullptr, run, world.rank() == 0);
-}
-
-// The settings that --tune finds, the same on all ranks; rank 0 prints how.
-tuned tune_settings(const cairn::configuration& settings, cairn::session_options options, const tuning_request& asked,
-                    int ranks, const std::string& machine_file, cairn::any_communicator& world, int local_rank) {
-    options.generated = true;
-    std::string needs, found;
-    if (world.rank() == 0)
-        needs = cairn::in_child_process([&] {
-            return tuning::in_silence(
-                [&] { return needs_of_ranks(tuning::of_one_rank(settings), options, 1)[0].dump(); });
-        });
-    needs = cairn::all_gather_text(world, needs).front();
-    if (machine_file.empty())
-        return tune_by_measuring(settings, options, asked, world, local_rank, nlohmann::json::parse(needs));
-    if (world.rank() == 0) {
-        const tuned result =
-            tune_by_simulation(settings, options, asked, ranks, machine_file, nlohmann::json::parse(needs));
-        found = tuning::to_json(result).dump();
-    }
-    return tuning::from_json(nlohmann::json::parse(cairn::all_gather_text(world, found).front()));
 }
 
 // Ranks leave together: where one cannot read its command line, or was asked for help alone, the others would wait.
@@ -294,6 +154,8 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         ->needs(asks_to_tune)
         ->allow_extra_args(false)
         ->take_all();
+    app.add_option("--report", tuning.report, "of --tune: all configurations that were tried go into this JSON file")
+        ->needs(asks_to_tune);
     app.add_option("--ranks", ranks, "of --plan, --simulate and --tune, without mpirun: so many ranks (default: 1)");
     int status = 0;
     bool reads = true;
@@ -351,8 +213,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     tuned found;
     if (tunes) {
         tuning.sets = sets;
-        found =
-            tune_settings(settings, options, tuning, ranks > 0 ? ranks : world.size(), machine_file, world, local_rank);
+        found = tune_settings(settings, options, tuning, ranks, machine_file, world, local_rank);
         settings = tuning::applied(std::move(settings), found.choice.settings);
     }
     if (!starts) {

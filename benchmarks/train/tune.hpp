@@ -1,12 +1,8 @@
 #pragma once
-// train --tune: which settings a run is best started with, by trying them: on a described machine (simulate.hpp), each
-// configuration in a process of its own, as many at once as there are threads; or on the ranks that there are, by a few
-// steps each.
+// train --tune: which settings a run is best started with, by trying them. How they are tried: tune_settings.hpp.
 
 #include "compare_searches.hpp"
-#include "simulate.hpp"
 
-#include <cairn/core/child_process.hpp>
 #include <cairn/perf/tune/exhaustive.hpp>
 #include <cairn/perf/tune/greedy.hpp>
 #include <cairn/perf/tune/local_search.hpp>
@@ -20,9 +16,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <deque>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,9 +30,12 @@ struct tuning_request {
     std::vector<std::string> records = {};  // files or folders that show what compression keeps
     std::vector<std::string> allowed = {};  // compressions without a record, settings joined by spaces
     std::vector<std::string> sets = {};     // of the command line
+    std::filesystem::path report = {};      // all that was tried goes into this file, as JSON
 };
 
 namespace tuning {
+
+constexpr double margin = 0.03;  // outcomes are known to so much, simulated or measured
 
 /// A configuration of the settings, as a run has them.
 inline cairn::configuration applied(cairn::configuration settings, const cairn::tuning_settings& chosen) {
@@ -61,36 +58,6 @@ inline std::string as_options(const cairn::tuning_settings& chosen) {
                     ? " --p-state " + s.substr(std::string(cairn::run_space::p_state).size())
                     : " --set '" + s + "'";
     return text.empty() ? " (as it is)" : text;
-}
-
-/// f() with standard output and error shut: in a child process, whose result is what it returns.
-template <class F>
-std::string in_silence(F&& f) {
-    for (std::FILE* stream : {stdout, stderr})
-        if (!std::freopen("/dev/null", "w", stream)) cairn::fail("/dev/null cannot be opened");
-    return f();
-}
-
-/// f(i) of i < count in child processes, `jobs` at a time; what each returned, or why it failed behind a '!'.
-inline std::vector<std::string> in_children(std::size_t count, int jobs,
-                                            const std::function<std::string(std::size_t)>& f) {
-    std::vector<std::string> told(count);
-    std::deque<std::pair<std::size_t, cairn::child_process>> running;
-    const auto finish_one = [&] {
-        auto& [i, child] = running.front();
-        try {
-            told[i] = child.text();
-        } catch (const cairn::error& e) {
-            told[i] = std::string("!") + e.what();
-        }
-        running.pop_front();
-    };
-    for (std::size_t i = 0; i < count; ++i) {
-        if (static_cast<int>(running.size()) >= jobs) finish_one();
-        running.emplace_back(i, cairn::child_process([&] { return in_silence([&] { return f(i); }); }));
-    }
-    while (!running.empty()) finish_one();
-    return told;
 }
 
 /// Of a run's result, simulated or measured.
@@ -117,6 +84,21 @@ inline cairn::tuning_outcome outcome_of(const std::string& told) {
 inline nlohmann::json to_json(const cairn::tuning_outcome& o) {
     if (!o.possible()) return {{"impossible", o.impossible}};
     return {{"seconds", o.seconds}, {"joules", o.joules}, {"bytes", o.bytes}, {"memory", o.memory}, {"limit", o.limit}};
+}
+
+inline nlohmann::json to_json(const cairn::tuning_trial& t) {
+    return {{"choice", t.choice}, {"settings", t.settings}, {"outcome", to_json(t.outcome)}};
+}
+/// Of a trial that can run.
+inline cairn::tuning_trial trial_of(const nlohmann::json& j) {
+    const nlohmann::json& o = j.at("outcome");
+    return {j.at("choice").get<cairn::tuning_choice>(),
+            j.at("settings").get<cairn::tuning_settings>(),
+            {.seconds = o.at("seconds").get<double>(),
+             .joules = o.at("joules").get<double>(),
+             .bytes = o.at("bytes").get<double>(),
+             .memory = o.at("memory").get<double>(),
+             .limit = o.at("limit").get<std::string>()}};
 }
 
 inline void print_front(const std::vector<cairn::tuning_trial>& front, const char* what) {
@@ -154,49 +136,13 @@ inline std::vector<std::string> compressions_of(const tuning_request& asked, con
 
 }  // namespace tuning
 
-/// The settings to start with, and what is expected of them.
+/// The settings to start with, and how they were found.
 struct tuned {
-    cairn::tuning_trial choice;
-    nlohmann::json report;
+    cairn::tuning_trial choice;                  // with what is expected of it
+    std::vector<cairn::tuning_trial> finalists;  // worth measuring before one is chosen
+    nlohmann::json report;                       // summary
+    nlohmann::json trials, dimensions;           // all that was tried, and of what
 };
-
-namespace tuning {
-
-/// The settings of one rank that has all of the model, whatever its memory.
-inline cairn::configuration of_one_rank(cairn::configuration settings) {
-    for (const char* one : {"parallel.data=1", "parallel.pipeline=1", "parallel.tensor=1", "train.memory_limit_mb=0"})
-        settings.set(one);
-    if (settings.has("parallel.spatial")) settings.set("parallel.spatial=[]");
-    if (settings.has("parallel.sequence_parallel")) settings.set("parallel.sequence_parallel=false");
-    return settings;
-}
-
-inline nlohmann::json to_json(const tuned& t) {
-    return {{"settings", t.choice.settings}, {"outcome", to_json(t.choice.outcome)}, {"report", t.report}};
-}
-inline tuned from_json(const nlohmann::json& j) {
-    const nlohmann::json& o = j.at("outcome");
-    return {{{},
-             j.at("settings").get<cairn::tuning_settings>(),
-             {.seconds = o.at("seconds").get<double>(),
-              .joules = o.at("joules").get<double>(),
-              .bytes = o.at("bytes").get<double>(),
-              .memory = o.at("memory").get<double>(),
-              .limit = o.at("limit").get<std::string>()}},
-            j.at("report")};
-}
-
-/// Prints what was predicted beside what a run of the chosen settings measured, and adds it to the result.
-inline void print_beside(const tuned& found, nlohmann::json& result) {
-    const double predicted = found.choice.outcome.seconds,
-                 measured = result.at("batch").get<double>() / result.at("samples_per_s").get<double>();
-    std::printf("chosen:%s\n", as_options(found.choice.settings).c_str());
-    std::printf("a step: predicted %.4g s, measured %.4g s (%+.1f %%)\n", predicted, measured,
-                100 * (predicted / measured - 1));
-    result["tuning"] = {{"report", found.report}, {"predicted_s", predicted}, {"measured_s", measured}};
-}
-
-}  // namespace tuning
 
 /// See the top of the file. `run`: outcomes of configurations; `needs`: needs_of_steps (train/plan.hpp) of one rank;
 /// `machine`: null where configurations are measured; `prints`: what was found.
@@ -235,26 +181,25 @@ inline tuned tune(const cairn::configuration& settings, const tuning_request& as
     } else {
         look({goal});
     }
-    const std::vector<cairn::tuning_trial> best = cairn::front_of(log.trials(), {goal});
-    if (best.empty())
+    const cairn::tuning_trial* const chosen = cairn::simplest_of_best(log.trials(), goal, tuning::margin);
+    if (!chosen)
         cairn::fail("--tune: none of ", log.trials().size(), " configurations can run",
                     log.trials().empty() ? "" : ": " + log.trials().front().outcome.impossible);
-    tuned result{best.front(), {}};
-    nlohmann::json trials = nlohmann::json::array();
+    tuned result{*chosen, cairn::finalists(log.trials(), goal, 6, 0.25), {}, {}, {}};
     for (const cairn::tuning_trial& t : log.trials()) {
-        trials.push_back({{"choice", t.choice}, {"settings", t.settings}, {"outcome", tuning::to_json(t.outcome)}});
-        if (machine) trials.back()["bound"] = tuning::to_json(bound(t.choice));
+        result.trials.push_back(tuning::to_json(t));
+        if (machine) result.trials.back()["bound"] = tuning::to_json(bound(t.choice));
     }
-    nlohmann::json dimensions = nlohmann::json::array();
-    for (const auto& d : space.dimensions) dimensions.push_back({{"name", d.name}, {"alternatives", d.alternatives}});
+    for (const auto& d : space.dimensions)
+        result.dimensions.push_back({{"name", d.name}, {"alternatives", d.alternatives}});
     result.report = {{"goal", asked.goal},
                      {"search", search},
                      {"ranks", ranks},
-                     {"dimensions", dimensions},
-                     {"trials", trials},
-                     {"pruned", log.pruned()},
                      {"machine", machine ? nlohmann::json(machine->name) : nlohmann::json()},
-                     {"chosen", result.choice.settings}};
+                     {"tried", log.trials().size()},
+                     {"pruned", log.pruned()},
+                     {"chosen", result.choice.settings},
+                     {"expected", tuning::to_json(result.choice.outcome)}};
     if (search == "compare") result.report["searches"] = tuning::compare_searches(log, bound);
     if (!prints) return result;
     std::printf("tuned %s on %d ranks of %s: %zu configurations %s, %zu left out by their bounds\n", asked.goal.c_str(),
@@ -265,7 +210,8 @@ inline tuned tune(const cairn::configuration& settings, const tuning_request& as
         tuning::print_front(cairn::front_of(log.trials(), by_time), "front of time and energy:");
         tuning::print_front(cairn::front_of(log.trials(), by_bytes), "front of communication and energy:");
     } else {
-        tuning::print_front({result.choice}, "best:");
+        tuning::print_front({cairn::front_of(log.trials(), {goal}).front()}, "best:");
+        tuning::print_front({result.choice}, "chosen, the simplest within 3 % of it:");
     }
     return result;
 }

@@ -100,6 +100,44 @@ TEST_CASE("a front holds what no other beats, and its hypervolume is the area be
     }
 }
 
+TEST_CASE("chosen is the configuration of fewest settings among those about as good as the best") {
+    const auto trial = [](double seconds, tuning_settings settings) {
+        tuning_trial t = point(seconds, 1);
+        t.settings = std::move(settings);
+        return t;
+    };
+    std::vector<tuning_trial> all{trial(1.04, {}), trial(1, {"a=1", "b=2"}), trial(1.02, {"b=2"}),
+                                  trial(1.01, {"c=3"})};
+    CHECK(simplest_of_best(all, &tuning_outcome::seconds, 0.03)->settings == tuning_settings{"c=3"});
+    CHECK(simplest_of_best(all, &tuning_outcome::seconds, 0.05)->settings.empty());
+    CHECK(simplest_of_best(all, &tuning_outcome::seconds, 0)->settings.size() == 2);
+    for (tuning_trial& t : all) t.outcome.impossible = "out of memory";
+    CHECK(simplest_of_best(all, &tuning_outcome::seconds, 0.03) == nullptr);
+}
+
+TEST_CASE("finalists are the plain configuration, the best of each first alternative, and what is near the best") {
+    const auto trial = [](std::size_t first, double seconds, tuning_settings settings) {
+        tuning_trial t = point(seconds, 1);
+        t.choice = {first};
+        t.settings = std::move(settings);
+        return t;
+    };
+    const std::vector<tuning_trial> all{trial(0, 1.2, {}),      trial(0, 1.0, {"a=1", "b=1"}), trial(0, 1.0, {"a=1"}),
+                                        trial(1, 1.1, {"m=1"}), trial(2, 1.5, {"m=2"}),        trial(0, 1.05, {"c=1"}),
+                                        trial(0, 1.06, {"c=2"})};
+    const auto settings_of = [](const std::vector<tuning_trial>& trials) {
+        std::vector<tuning_settings> settings;
+        for (const tuning_trial& t : trials) settings.push_back(t.settings);
+        return settings;
+    };
+    const std::vector<tuning_settings> order{{}, {"a=1"}, {"m=1"}, {"c=1"}, {"c=2"}};  // m=2 is too slow
+    CHECK(settings_of(finalists(all, &tuning_outcome::seconds, 9, 0.25)) == order);
+    CHECK(settings_of(finalists(all, &tuning_outcome::seconds, 3, 0.25)) ==
+          std::vector<tuning_settings>(order.begin(), order.begin() + 3));
+    CHECK(settings_of(finalists(all, &tuning_outcome::seconds, 9, 0.02)) ==
+          std::vector<tuning_settings>(order.begin(), order.begin() + 2));
+}
+
 TEST_CASE("an impossible outcome is on no front") {
     tuning_trial impossible = point(0, 0);
     impossible.outcome.impossible = "out of memory";

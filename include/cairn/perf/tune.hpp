@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <limits>
@@ -107,6 +108,44 @@ inline std::vector<tuning_trial> front_of(const std::vector<tuning_trial>& trial
     }
     std::ranges::sort(front, {}, [&](const tuning_trial& t) { return t.outcome.*goals.front(); });
     return front;
+}
+
+/// What to start a run with: of the trials whose goal is within `margin` of the best, as a share of it, the one with
+/// the fewest settings, and of those the best. A gain below what the outcomes are known to is worth no setting. Null:
+/// nothing can run.
+inline const tuning_trial* simplest_of_best(const std::vector<tuning_trial>& trials, tuning_goal goal, double margin) {
+    double best = std::numeric_limits<double>::infinity();
+    for (const tuning_trial& t : trials)
+        if (t.outcome.possible()) best = std::min(best, t.outcome.*goal);
+    const auto rank = [&](const tuning_trial& t) { return std::pair(t.settings.size(), t.outcome.*goal); };
+    const tuning_trial* chosen = nullptr;
+    for (const tuning_trial& t : trials)
+        if (t.outcome.possible() && t.outcome.*goal <= best * (1 + margin) && (!chosen || rank(t) < rank(*chosen)))
+            chosen = &t;
+    return chosen;
+}
+
+/// Trials worth measuring before one is chosen, at most `count`: the plain configuration, the best of each alternative
+/// of the first dimension, and then the best of all, as far as they are expected within `margin` of the best. Of those
+/// that are expected to come out alike, the one with the fewest settings.
+inline std::vector<tuning_trial> finalists(std::vector<tuning_trial> trials, tuning_goal goal, std::size_t count,
+                                           double margin) {
+    std::erase_if(trials, [](const tuning_trial& t) { return !t.outcome.possible(); });
+    std::ranges::sort(trials, {}, [&](const auto& t) { return std::pair(t.outcome.*goal, t.settings.size()); });
+    std::vector<tuning_trial> taken;
+    const auto take = [&](const tuning_trial& t, bool anyway) {
+        const bool known = std::ranges::any_of(
+            taken, [&](const auto& o) { return std::abs(o.outcome.*goal / (t.outcome.*goal) - 1) < 1e-3; });
+        const bool near = t.outcome.*goal <= trials.front().outcome.*goal * (1 + margin);
+        if (taken.size() < count && (anyway || (near && !known))) taken.push_back(t);
+    };
+    const auto is_plain = [](const tuning_trial& t) { return t.settings.empty(); };
+    if (const auto plain = std::ranges::find_if(trials, is_plain); plain != trials.end()) take(*plain, true);
+    std::set<std::size_t> seen;
+    for (const tuning_trial& t : trials)
+        if (seen.insert(t.choice.front()).second) take(t, false);
+    for (const tuning_trial& t : trials) take(t, false);
+    return taken;
 }
 
 /// The area that a front of two goals dominates below the corner `most` (Zitzler and Thiele 1999).
