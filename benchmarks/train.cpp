@@ -123,9 +123,10 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         ->needs(asks_to_simulate)
         ->check(CLI::PositiveNumber);
     app.add_option("--p-state", asked.p_state,
-                   "of --simulate: frequency of all kernels, by its place in the machine's list")
+                   "of --simulate: frequency of all kernels, by its place in the machine's list; slack: in a pipeline "
+                   "each action at the lowest that others do not wait for")
         ->needs(asks_to_simulate)
-        ->check(CLI::Range(0, 1000));
+        ->check(CLI::Range(0, 1000) | CLI::IsMember({"slack"}));
     app.add_option("--trace-ranks", trace_ranks,
                    "of --simulate: ranks in trace.json, 0,5,… (default: the first of each host, at most 4)")
         ->needs(asks_to_simulate)

@@ -90,6 +90,7 @@ inline nlohmann::json simulate_session(const cairn::configuration& settings, con
         of_rank.on_start = begun.begin_steps;
         if (!throughput) of_rank.machine = begun.machine;
         of_rank.trace_ranks = trace_ranks.empty() ? begun.first_of_hosts : trace_ranks;
+        of_rank.slack = begun.slack;
         return run_session(settings, of_rank, std::move(simulated), 0, false, false);
     });
 }

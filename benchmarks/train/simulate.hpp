@@ -16,12 +16,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 /// What is asked about a machine.
 struct simulated_run {
     int ranks = 1;
-    int p_state = -1;          // that all kernels run in; -1: the file's
+    std::string p_state = {};  // that all kernels run in, or "slack", as far as others wait; empty: the file's
     std::int64_t samples = 0;  // of the training set, for the totals of the whole training; 0: not asked
     std::int64_t epochs = 1;
 };
@@ -31,6 +33,7 @@ struct begun_run {
     std::function<void(std::int64_t)> begin_steps;  // to be called before the first of so many steps
     std::string machine;                            // "cluster (described, not calibrated)"
     std::vector<int> first_of_hosts;                // the first rank of each, of four at most
+    std::optional<cairn::host_power> slack;         // where the stages of a pipeline slow down
 };
 
 /// By cause and axis, what the rank that sent most sent in the steps. Prints the larger causes, and returns all.
@@ -78,9 +81,11 @@ inline void tell_whole_training(const simulated_run& asked, double sent, nlohman
 inline nlohmann::json simulate(cairn::machine_description machine, const simulated_run& asked,
                                const std::function<nlohmann::json(cairn::any_communicator, const begun_run&)>& run) {
     const int ranks = asked.ranks;
-    cairn::require(asked.p_state < 0 || machine.power, "--p-state ", asked.p_state, ": machine ", machine.name,
+    const bool on_slack = asked.p_state == "slack";
+    cairn::require(asked.p_state.empty() || machine.power, "--p-state ", asked.p_state, ": machine ", machine.name,
                    " has no [hosts.watts]");
-    if (asked.p_state >= 0) machine.power->state = static_cast<std::size_t>(asked.p_state);
+    if (!asked.p_state.empty()) machine.power->state = on_slack ? 0 : std::stoul(asked.p_state);
+    const std::optional<cairn::host_power> slack = on_slack ? machine.power : std::nullopt;
 #if CAIRN_HAS_SIMGRID
     cairn::set_threads(machine.threads);  // workspaces depend on it; no kernel runs
     nlohmann::json result;
@@ -99,7 +104,7 @@ inline nlohmann::json simulate(cairn::machine_description machine, const simulat
             steps = static_cast<double>(count);
             before[static_cast<std::size_t>(rank)] = cairn::detail::simulated_machine::here().numbers();
         };
-        nlohmann::json mine = run(world.split(0, rank), {begin_steps, on, first_of_hosts});
+        nlohmann::json mine = run(world.split(0, rank), {begin_steps, on, first_of_hosts, slack});
         if (rank == 0) result = std::move(mine);
     });
     const double here = since(begin);
@@ -175,7 +180,7 @@ inline nlohmann::json simulate(cairn::machine_description machine, const simulat
     if (asked.samples > 0) tell_whole_training(asked, static_cast<double>(sent(busiest)) / steps, result);
     return result;
 #else
-    (void)ranks, (void)run;
+    (void)ranks, (void)run, (void)slack;
     cairn::fail(
         "--simulate: this program was built without SimGrid; install libsimgrid-dev (3.32 or newer), configure "
         "and build again; --plan tells bytes without it (machine ",

@@ -43,11 +43,11 @@ inline cairn::configuration applied(cairn::configuration settings, const cairn::
         if (!s.starts_with(cairn::run_space::p_state)) settings.set(s);
     return settings;
 }
-inline int p_state_of(const cairn::tuning_settings& chosen) {
+inline std::string p_state_of(const cairn::tuning_settings& chosen) {
     const std::string key = cairn::run_space::p_state;
     for (const std::string& s : chosen)
-        if (s.starts_with(key)) return std::stoi(s.substr(key.size()));
-    return -1;
+        if (s.starts_with(key)) return s.substr(key.size());
+    return {};
 }
 
 /// As one would type them.
@@ -117,7 +117,8 @@ inline std::pair<cairn::tuned_run, cairn::run_work> facts_of(const nlohmann::jso
                          .batch = needs.at("batch").get<cairn::index_t>(),
                          .parameters = needs.at("parameters").get<double>(),
                          .batch_norm = needs.at("running_statistics").get<int>() > 0,
-                         .p_states = machine && machine->power ? machine->power->states.size() : 1};
+                         .p_states = machine && machine->power ? machine->power->states.size() : 1,
+                         .own_processors = machine && machine->ranks_per_host * machine->hosts_per_processor == 1};
     cairn::run_work work;
     for (const auto& [kind, sum] : needs.at("kinds").items())
         work.kinds[kind] = {sum.at("calls").get<double>(), sum.at("flops").get<double>(),

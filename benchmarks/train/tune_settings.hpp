@@ -131,7 +131,7 @@ inline std::vector<cairn::tuning_outcome> measured(const cairn::configuration& s
 /// here: those are left out.
 inline void measure_finalists(tuned& found, const cairn::configuration& settings, const cairn::session_options& options,
                               cairn::any_communicator& world, int local_rank) {
-    std::erase_if(found.finalists, [](const cairn::tuning_trial& t) { return p_state_of(t.settings) >= 0; });
+    std::erase_if(found.finalists, [](const cairn::tuning_trial& t) { return !p_state_of(t.settings).empty(); });
     std::vector<cairn::tuning_settings> all;
     for (const cairn::tuning_trial& t : found.finalists) all.push_back(t.settings);
     std::vector<cairn::tuning_trial> trials = found.finalists;

@@ -105,6 +105,25 @@ TEST_CASE("gradients are compressed as is allowed, on a data axis, and without Z
     CHECK(compressed > 0);
 }
 
+TEST_CASE("frequency on slack is for pipelines of whole layers, on ranks that have processors of their own") {
+    tuned_run run = of(8, 32);
+    for (const bool own : {false, true}) {
+        run.own_processors = own;
+        run_space choices(run, workload());
+        choices.vary_only({"mesh", "p-state"});
+        const tuning_space space = choices.space();
+        int slows = 0;
+        space.for_each([&](const tuning_choice& c) {
+            const rank_layout at = choices.layout(c);
+            CHECK(at.on_slack == sets(*space.settings(c), "p-state=slack"));
+            if (!at.on_slack) return;
+            ++slows;
+            CHECK((at.pipeline > 1 && at.tensor == 1 && at.p_state == 0));
+        });
+        CHECK((slows > 0) == own);
+    }
+}
+
 TEST_CASE("K-FAC's placement is free, its tensors are whole") {
     const run_space choices(
         of(4, 32), configuration::from_text("[model]\nkind = \"resnet-cifar\"\n[optimizer]\nkind = \"kfac\"\n"));
@@ -175,6 +194,10 @@ TEST_CASE("bounds: by hand for one kind of kernel") {
     const tuning_outcome slow =
         least_outcome({.data = 1, .pipeline = 4, .micro_batches = 8, .p_state = 1}, run, work, m);
     CHECK(slow.seconds == Approx((5e-3 + 200e-6) * 11 / 8));
+    const tuning_outcome on_slack =
+        least_outcome({.data = 1, .pipeline = 4, .micro_batches = 8, .on_slack = true}, run, work, m);
+    CHECK(on_slack.seconds == piped.seconds);
+    CHECK(on_slack.joules == Approx(4 * 20 * piped.seconds + 4 * 20 * 3.2e-3));  // as at the lowest frequency
     CHECK(least_outcome({.data = 4, .compresses = true}, run, work, m).bytes == 0);
     CHECK(least_outcome({.data = 4, .zero_stage = 2}, run, work, m).memory == 2e6);
 }

@@ -120,9 +120,10 @@ public:
 
     int rank() const { return rank_; }
     double now() override { return s4u::Engine::get_clock() + charged_; }
-    void charge(const kernel_work& work) override {
-        spend_later(power_state() == 0 ? state.machine.seconds(work)
-                                       : state.machine.seconds(work, power().states[power_state()].frequency));
+    void charge(const kernel_work& work) override { spend_later(kernel_seconds(work)); }
+    double kernel_seconds(const kernel_work& work) override {
+        return power_state() == 0 ? state.machine.seconds(work)
+                                  : state.machine.seconds(work, power().states[power_state()].frequency);
     }
     void pass(double seconds) override {
         spend();

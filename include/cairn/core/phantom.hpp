@@ -75,6 +75,8 @@ public:
     virtual void set_power_state(std::size_t /*k*/) {}
     /// A helper of this rank.
     virtual std::unique_ptr<job_queue> start_queue() = 0;
+    /// What a kernel would take; 0: kernels take no time here.
+    virtual double kernel_seconds(const kernel_work& /*work*/) { return 0; }
 };
 
 /// The machine of the calling thread, if it is a phantom rank's; null: the thread is real.

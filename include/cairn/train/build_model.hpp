@@ -11,6 +11,7 @@
 #include <cairn/train/objectives.hpp>
 #include <cairn/train/optimizers.hpp>
 #include <cairn/train/run_parts.hpp>
+#include <cairn/train/unit_seconds.hpp>
 
 #include <algorithm>
 #include <array>
@@ -45,6 +46,12 @@ public:
                 "train.cuda_graph = on records steps, and how many bytes packed activations take is known in each step "
                 "alone: set it to off, or train.activation_memory = keep, recompute or recompute_smallest");
         limit_memory();
+        require(
+            !task_.options.slack ||
+                (mesh_.axes.pipeline > 1 && !mesh_.axes.share_layers() && task_.algorithm == "gradient"),
+            "--p-state slack: known before a step runs is only the slack of a pipeline that trains by gradients and "
+            "whose ranks have whole layers (parallel.pipeline > 1, no parallel.tensor, no parallel.spatial); give "
+            "all kernels one frequency, --p-state 0, 1, ...");
         sequential<T, D> model = make_whole(outputs, one_row);
         if constexpr (std::same_as<D, cpu> && std::same_as<T, float>)  // as ADMM is
             if (task_.is_split()) split_places_ = admm::split_places(model, task_.algorithm);
@@ -54,7 +61,7 @@ public:
         const shape batch = made_.over.batch_here(task_.batch, task_.data.sample);
         std::vector<shape> inputs{batch};  // of each chain here
         if (mesh_.axes.pipeline > 1)
-            inputs = cut_into_stages(model);
+            inputs = cut_into_stages(model, outputs);
         else
             made_.layers.push_back(std::move(model));
         parameter_list<float, D> parameters;
@@ -142,14 +149,20 @@ private:
     }
 
     // This rank's stages of a pipeline; returns their inputs, for one sample. Every rank cuts alike.
-    std::vector<shape> cut_into_stages(sequential<T, D>& model) {
+    std::vector<shape> cut_into_stages(sequential<T, D>& model, index_t outputs) {
         require_same_samples();
         const index_t here = shard_of(task_.batch, mesh_.axes.data, 0).count;
         require(here >= task_.micro_batches, "train.micro_batches = ", task_.micro_batches, ": a batch of ",
                 task_.batch, " gives the pipelines ", here, " samples each");
         const auto m = static_cast<int>(task_.micro_batches);
         const shape one = made_.over.batch_here(1, task_.data.sample);
-        std::vector<planned_unit> units = planned_units(model, one.with(0, shard_of(here, m, 0).count));
+        const shape in = one.with(0, shard_of(here, m, 0).count);
+        std::vector<planned_unit> units = planned_units(model, in);
+        // Layers that ranks share would send as they run: their costs stay declared.
+        if constexpr (std::same_as<D, cpu>)
+            if (on_phantom_rank() && !mesh_.axes.share_layers())
+                price_on_machine(units, make_model<D, T>(settings_, task_.data.sample, outputs, {}, task_.data.graph),
+                                 in);
         if (made_.over.spatial) join_after_switch(units, model);
         if (!split_places_.empty()) join_split_layers(units);
         if (memory_ == "compress") join_packed(units);
@@ -165,6 +178,7 @@ private:
         for (int& c : plan.cuts) c = units[static_cast<std::size_t>(c)].number;
         std::vector<sequential<T, D>> stages = cut(model, one, plan.cuts);
         plan.boundaries = boundaries_of(stages, one);
+        plan.slack = task_.options.slack;
         std::vector<shape> inputs;
         for (std::size_t s = 0; s < stages.size(); ++s)
             if (plan.rank_of_stage[s] == mesh_.grid.coordinate("pipeline")) {

@@ -1,11 +1,13 @@
 #pragma once
 // Settings of a run (settings.hpp), read from TOML and written as TOML. The only file that includes toml++.
 
+#include <cairn/perf/energy.hpp>
 #include <cairn/train/settings.hpp>
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 
 namespace cairn {
 
@@ -20,6 +22,8 @@ struct session_options {
     std::function<void(std::int64_t)> on_start = {};
     std::string machine = {};           // that a simulated run is told to have run on; empty: it is none
     std::vector<int> trace_ranks = {};  // of a simulation: those whose scopes are traced
+    // Of the simulated machine, where the stages of a pipeline slow down as far as others wait for them.
+    std::optional<host_power> slack = {};
 };
 
 }  // namespace cairn

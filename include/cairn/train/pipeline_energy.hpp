@@ -51,4 +51,11 @@ inline pipeline_actions actions_of(const pipeline_program& program, const std::v
     return all;
 }
 
+/// Each action of a simulated step gets the lowest frequency that its slack bears; the step ends when it did.
+inline void slow_on_slack(pipeline_program& program, const std::vector<stage_costs>& costs, double hop,
+                          const host_power& power) {
+    const pipeline_actions all = actions_of(program, costs, hop);
+    program.power_states = all.by_rank(program, frequencies_on_slack(all.actions, power));
+}
+
 }  // namespace cairn

@@ -1,7 +1,9 @@
 #pragma once
-// The plan of a run's pipeline: its stages and schedule, from modelled costs, before training (train --plan prints it).
-//   time of a unit = max(flops / peak, bytes / bandwidth), of a machine with ten flops to the byte; only ratios matter
+// The plan of a run's pipeline: its stages and schedule, from costs that are known before training (train --plan prints
+// it).
+//   time of a unit = max(flops / rate, bytes / bandwidth) of the declared machine below
 //   time of a cut  = bytes that cross it, forward and back, / bandwidth: inside a residual block the skip crosses too
+// In a simulation both are those of the simulated machine (unit_seconds.hpp).
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -12,10 +14,12 @@
 #include <cairn/parallel/pipeline/simulate.hpp>
 #include <cairn/parallel/pipeline/validate.hpp>
 #include <cairn/train/parallel_axes.hpp>
+#include <cairn/train/pipeline_energy.hpp>
 
 #include <algorithm>
 #include <array>
 #include <iomanip>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -29,6 +33,7 @@ struct planned_unit {
     stage_costs costs{0, 0, 0};
     double parameters = 0;                       // trained values
     double saved_bytes = 0, boundary_bytes = 0;  // of a micro-batch: kept for backward; what enters
+    double crossing = 0;                         // time of what enters, forward and back, where it crosses a cut
     int number = 0;                              // of its first unit in the model
     bool may_lead_packed = true;                 // see join_packed()
 
@@ -52,27 +57,43 @@ struct pipeline_plan {
     std::vector<planned_unit> stages;
     std::vector<shape> boundaries;        // of a batch of one sample, cut.hpp
     std::vector<std::string> parameters;  // paths of the whole model, in order
+    std::optional<host_power> slack;      // of a simulated machine, whose ranks slow down where others wait
 
     /// Of a step with so many micro-batches, validated. The schedule auto sees costs where each rank has one stage:
     /// with more they could change the placement.
     pipeline_program program(int micro_batches) const {
         schedule_shape s = shape_of_schedule;
         s.micro_batches = micro_batches;
+        std::vector<stage_costs> of_stages;
+        for (const planned_unit& stage : stages) of_stages.push_back(stage.costs);
         schedule_costs costs;
-        if (shape_of_schedule.virtual_stages == 1)
-            for (const planned_unit& stage : stages) costs.stages.push_back(stage.costs);
+        if (shape_of_schedule.virtual_stages == 1) costs.stages = of_stages;
         pipeline_program p = schedule_from(schedule, s, costs);
         validate(p);
         require(p.rank_of_stage == rank_of_stage, "schedule ", schedule, ": a batch of ", micro_batches,
                 " micro-batches would need another placement of the stages than one of ",
                 shape_of_schedule.micro_batches, "; name a schedule, or set train.drop_last = true");
+        if (slack) slow_on_slack(p, of_stages, longest_hop(), *slack);
         return p;
+    }
+
+    /// Time of a message between two stages.
+    double longest_hop() const {
+        double longest = 0;
+        for (std::size_t s = 1; s < stages.size(); ++s) longest = std::max(longest, stages[s].crossing / 2);
+        return longest;
     }
 };
 
-namespace detail {
+/// The machine by whose costs real pipelines are cut: about one core of today. Only the ratio matters, ten operations
+/// to the byte. Declared and not measured, so that every rank, and a run that goes on, cuts alike.
+struct declared_machine {
+    static constexpr double flops = 1e11, bandwidth = 1e10;  // operations and bytes a second
 
-inline double modelled_seconds(const phase_cost& c) { return std::max(c.flops / 1e11, c.bytes / 1e10); }
+    static double seconds(const phase_cost& c) { return std::max(c.flops / flops, c.bytes / bandwidth); }
+};
+
+namespace detail {
 
 /// Parameters, gradients, and two numbers a parameter of the optimizer.
 inline double fixed_bytes(const planned_unit& u) { return 4.0 * sizeof(float) * u.parameters; }
@@ -113,14 +134,16 @@ std::vector<planned_unit> planned_units(sequential<T, D>& model, const shape& in
     std::vector<planned_unit> all;
     bool saved = false;  // by a unit in front: what the next one reads
     for (const model_unit& u : units_of(model, in)) {
+        const double entering = all.empty() ? 0 : static_cast<double>(u.in.size()) * sizeof(T);
         all.push_back(
             {.first = u.path,
              .last = u.path,
-             .costs = {detail::modelled_seconds(u.cost.forward), detail::modelled_seconds(u.cost.backward_input),
-                       detail::modelled_seconds(u.cost.backward_weight)},
+             .costs = {declared_machine::seconds(u.cost.forward), declared_machine::seconds(u.cost.backward_input),
+                       declared_machine::seconds(u.cost.backward_weight)},
              .parameters = static_cast<double>(u.cost.parameters),
              .saved_bytes = static_cast<double>(u.saved_bytes),
-             .boundary_bytes = all.empty() ? 0 : static_cast<double>(u.in.size()) * sizeof(T),
+             .boundary_bytes = entering,
+             .crossing = declared_machine::seconds({0, 2 * entering}),
              .number = static_cast<int>(all.size()),
              .may_lead_packed = !u.cost.saves_input || (u.cost.parameters > 0 && !saved)});
         saved = u.cost.saves_output || (u.cost.passes_through && (saved || u.cost.saves_input));
@@ -147,8 +170,8 @@ inline void agree_on_costs(any_communicator& world, std::vector<planned_unit>& u
     std::vector<double> all;
     const auto each = [&](auto&& what) {
         for (planned_unit& u : units)
-            for (double* number :
-                 {&u.costs.forward, &u.costs.input, &u.costs.weight, &u.parameters, &u.saved_bytes, &u.boundary_bytes})
+            for (double* number : {&u.costs.forward, &u.costs.input, &u.costs.weight, &u.parameters, &u.saved_bytes,
+                                   &u.boundary_bytes, &u.crossing})
                 what(*number);
     };
     each([&](double number) { all.push_back(number); });
@@ -173,8 +196,7 @@ inline pipeline_plan plan_pipeline(const std::vector<planned_unit>& units, const
 
     std::vector<unit_load> loads;
     for (const planned_unit& u : units)
-        loads.push_back(
-            {u.seconds(), detail::fixed_bytes(u), u.saved_bytes, detail::modelled_seconds({0, 2 * u.boundary_bytes})});
+        loads.push_back({u.seconds(), detail::fixed_bytes(u), u.saved_bytes, u.crossing});
     memory_bound bound{.in_flight = detail::in_flight(p)};
     if (limit > 0) bound.limit = limit;  // of each stage; those of a rank together below
     plan.cuts =

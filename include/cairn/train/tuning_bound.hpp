@@ -73,10 +73,12 @@ inline tuning_outcome least_outcome(const rank_layout& at, const tuned_run& run,
     least.seconds = std::max(computing * (micro + stages - 1) / micro, sending);
     least.memory = 2 * mine / (at.zero_stage == 2 ? at.data : 1);
     if (m.power) {
+        double watts = m.power->states[at.p_state].busy - m.power->waiting;  // of a second at `frequency`
+        if (at.on_slack)
+            for (const power_state& state : m.power->states) watts = std::min(watts, state.busy - m.power->waiting);
         const int each = m.ranks_per_host * m.hosts_per_processor;
         const double processors = std::ceil(static_cast<double>(run.ranks) / each);
-        least.joules = processors * m.power->waiting * least.seconds +
-                       run.ranks * (m.power->states[at.p_state].busy - m.power->waiting) / m.places() * computing;
+        least.joules = processors * m.power->waiting * least.seconds + run.ranks * watts / m.places() * computing;
     }
     return least;
 }

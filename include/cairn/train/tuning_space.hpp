@@ -27,6 +27,7 @@ struct tuned_run {
     double parameters = 0;                       // trained values
     bool batch_norm = false;                     // some layer has running statistics
     std::size_t p_states = 1;                    // of the machine
+    bool own_processors = false;                 // of the ranks, which can choose their frequency
     std::vector<std::string> compressions = {};  // settings that change gradients and are allowed, joined by spaces
 };
 
@@ -39,6 +40,7 @@ struct rank_layout {
     int zero_stage = 0;
     bool compresses = false, recomputes = false;
     std::size_t p_state = 0;
+    bool on_slack = false;  // each action of a pipeline in the p-state that its slack bears
 
     int spatial_ranks() const {
         int product = 1;
@@ -251,10 +253,13 @@ private:
         tuning_dimension names{"p-state", {}};
         for (std::size_t k = 0; k < std::max<std::size_t>(1, run_.p_states); ++k)
             names.alternatives.push_back(std::to_string(k));
-        parts_.push_back({names, [](std::size_t a, rank_layout& at, tuning_settings& settings) {
-                              at.p_state = a;
-                              if (a > 0) settings.push_back(p_state + std::to_string(a));
-                              return true;
+        if (run_.p_states > 1 && run_.own_processors) names.alternatives.push_back("slack");
+        parts_.push_back({names, [names](std::size_t a, rank_layout& at, tuning_settings& settings) {
+                              at.on_slack = names.alternatives[a] == "slack";
+                              at.p_state = at.on_slack ? 0 : a;
+                              if (a > 0) settings.push_back(p_state + names.alternatives[a]);
+                              // train/build_model.hpp refuses it where the slack is not known before a step
+                              return !at.on_slack || (at.pipeline > 1 && at.tensor == 1 && at.spatial_ranks() == 1);
                           }});
     }
 

@@ -7,6 +7,7 @@
 // Tested: the bits of one rank with the same micro-batches, for every schedule (tests/parallel/pipeline).
 
 #include <cairn/comm/self.hpp>
+#include <cairn/core/phantom.hpp>
 #include <cairn/parallel/pipeline/program.hpp>
 #include <cairn/parallel/pipeline/stage.hpp>
 #include <cairn/parallel/pipeline/stage_links.hpp>
@@ -76,7 +77,9 @@ void execute(const pipeline_program& program, std::vector<index_t> samples, std:
     };
     // Traced for comparison with the plan (benchmarks/schedule --trace); training alone.
     const bool traced = program.ranks > 1 && std::ranges::any_of(actions, &action::adds_gradients);
+    const bool slows = !program.power_states.empty();
     for (std::size_t i = 0; i < actions.size(); ++i) {
+        if (slows) phantom_here->set_power_state(program.power_states[static_cast<std::size_t>(rank)][i]);
         links.progress();
         const action& a = actions[i];
         std::optional<trace_scope> scope;
@@ -88,6 +91,7 @@ void execute(const pipeline_program& program, std::vector<index_t> samples, std:
             throw;
         }
     }
+    if (slows) phantom_here->set_power_state(0);
     links.finish();
 }
 

@@ -44,6 +44,8 @@ struct pipeline_program {
     bool mirrored =
         false;  // DualPipe: micro-batches from m/2 on go the other way, stage s on rank p−1−rank_of_stage[s]
     std::vector<action_list> actions;  // of each rank
+    // Beside the lists: p-states in which simulated ranks run them (train/pipeline_energy.hpp); empty: as ever.
+    std::vector<std::vector<std::size_t>> power_states = {};
 
     int stages() const { return static_cast<int>(rank_of_stage.size()); }
     int rank_of(int stage, int micro_batch) const {
