@@ -43,6 +43,7 @@ CONCEPTS = {
     "cairn/nn/cost.hpp": ["stash", "parallel", "perf", "train"],
     "cairn/optim/optimizer.hpp": ["parallel", "train"],
     "cairn/optim/precondition/kfac_layer.hpp": ["parallel", "train"],
+    "cairn/optim/precondition/kfac_assignment.hpp": ["perf"],
     "cairn/data/dataset.hpp": ["train"],
     "cairn/perf/machine_description.hpp": ["comm", "train"],
     "cairn/comm/collectives/sent.hpp": ["perf"],  # bytes of collectives, for perf/data_movement.hpp

@@ -13,6 +13,8 @@
 #include <cairn/models/lenet.hpp>
 #include <cairn/nn/batch_norm.hpp>
 #include <cairn/parallel/data_axis.hpp>
+#include <cairn/parallel/tensor/column_linear.hpp>
+#include <cairn/parallel/tensor/row_linear.hpp>
 #include <cairn/perf/data_movement.hpp>
 
 #include <functional>
@@ -151,17 +153,16 @@ TEST_CASE("data movement: statistics of batch norm", "[parallel][movement]") {
         });
 }
 
-TEST_CASE("data movement: stages, tensor layers and axes of causes", "[parallel][movement]") {
+TEST_CASE("data movement: stages, layers and axes of causes", "[parallel][movement]") {
     // Four stages on two ranks, back and forth: three boundaries of 800 bytes cross, 4 micro-batches.
-    step_movement s{.pipeline = 2, .tensor = 4, .micro_batches = 4};
+    step_movement s{.micro_batches = 4};
     s.boundaries = {{0, 1, 800}, {1, 0, 800}, {0, 1, 800}, {1, 1, 800}};
-    s.tensor_sums = {{.elements = 1000, .element_bytes = 4, .times = 12}};
+    s.layers.tensor = {72, 72'000};
     const traffic first = sent_in_step(s), second = sent_in_step(s, {.pipeline = 1});
     CHECK(first.at("activations") == sent_messages{8, 1600});
     CHECK(first.at("gradients of activations") == sent_messages{4, 800});
     CHECK(second.at("activations") == sent_messages{4, 800});
     CHECK(second.at("gradients of activations") == sent_messages{8, 1600});
-    CHECK(first.at("tensor layers") == sent_messages{12 * 6, 12 * 2 * 3 * 1000});  // 2(t-1)/t a
     const auto axes = bytes_by_axis(first);
     CHECK(axes.at("pipeline") == 2400);
     CHECK(axes.at("tensor") == 72'000);
@@ -170,15 +171,46 @@ TEST_CASE("data movement: stages, tensor layers and axes of causes", "[parallel]
 }
 
 TEST_CASE("data movement: K-FAC on a grid of ranks", "[parallel][movement]") {
-    // 8 ranks, half of them gradient workers of a layer: 4 rows x 2 columns.
-    const step_movement s{
-        .data = 8, .factors = 8000, .decompositions = 8000, .directions = 1000, .grad_worker_fraction = 0.5};
-    const traffic sent = sent_in_step(s);
-    CHECK(sent.at("kfac's factors") == sent_messages{14, 2 * 7 * 1000 * 4});
-    CHECK(sent.at("kfac's decompositions") == sent_messages{3, 3 * 1000 * 4});
-    CHECK(sent.at("kfac's directions") == sent_messages{1, 500 * 4});
-    CHECK_FALSE(
-        sent_in_step({.data = 8, .decompositions = 80, .grad_worker_fraction = 0}).contains("kfac's decompositions"));
+    // 4 ranks, half of them gradient workers of a layer: 2 rows x 2 columns. Two equal layers, one a column.
+    kfac_movement k{.place = kfac_assignment(4, {{10, 10}, {10, 10}}, {.grad_worker_fraction = 0.5})};
+    k.layers.assign(2, {.factor_a = 60, .factor_g = 40, .made_a = 70, .made_g = 50, .direction = 300});
+    const traffic maker = sent_in_step({.data = 4, .kfac = k}, {.replica = 0}),
+                  other = sent_in_step({.data = 4, .kfac = k}, {.replica = 2});
+    CHECK(maker.at("kfac's factors") == sent_messages{6, 2 * 3 * 50 * 4});  // 2(p-1)/p of 200 numbers
+    CHECK(maker.at("kfac's decompositions") == sent_messages{1, 120 * 4});  // both of its layer, to its column
+    CHECK(other.at("kfac's decompositions") == sent_messages{1, 0});
+    CHECK(maker.at("kfac's directions") == sent_messages{1, 300 * 4});
+    k.statistics = kfac_statistics::local;
+    CHECK_FALSE(sent_in_step({.data = 4, .kfac = k}).contains("kfac's factors"));
+    k.place = kfac_assignment(4, {{10, 10}, {10, 10}}, {.grad_worker_fraction = 0.25});
+    CHECK_FALSE(sent_in_step({.data = 4, .kfac = k}).contains("kfac's decompositions"));
+}
+
+TEST_CASE("data movement: a transformer's block has four sums of its activations", "[parallel][movement]") {
+    run_ranks(4, [&](threads_communicator& c) {
+        channel<threads_communicator> over(c);
+        tensor_axis<threads_communicator> axis(over, {.algorithm = all_reduce_algorithm::ring, .overlap = false});
+        const auto sent = [](const auto& layer, const shape& in) {
+            const layer_cost cost = layer.cost(in);
+            shared_sends all = cost.forward.sends;
+            all += cost.backward_input.sends, all += cost.backward_weight.sends;
+            return all.tensor;
+        };
+        using column = column_linear<threads_communicator>;
+        using row = row_linear<threads_communicator>;
+        const index_t n = 2 * 8 * 16;  // numbers of x (2, 8, 16)
+        for (const auto sequences : {sequence_layout::whole, sequence_layout::parts}) {
+            const bool cut = sequences == sequence_layout::parts;
+            sent_messages block;
+            for (int half = 0; half < 2; ++half) {  // attention, and the two linear layers
+                block +=
+                    sent(column(axis, {.whole = {.in = 16, .out = 32}, .sequences = sequences}), {2, cut ? 2 : 8, 16});
+                block += sent(row(axis, {.whole = {.in = 32, .out = 16}, .sequences = sequences}), {2, 8, 8});
+            }
+            // 2(t-1)/t each; in parts as much, and x of each half once more for the gradient of its weights
+            require(block.bytes == (cut ? 5 : 4) * 2 * 3 * n / 4 * 4, "sent ", block.bytes);
+        }
+    });
 }
 
 }  // namespace cairn

@@ -3,25 +3,14 @@
 // or of the scope that because() opened. perf/data_movement.hpp has the same numbers from formulas.
 
 #include <cairn/comm/communicator.hpp>
+#include <cairn/core/sent_messages.hpp>
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace cairn {
-
-/// Messages that were sent, and bytes of them.
-struct sent_messages {
-    std::int64_t messages = 0, bytes = 0;
-
-    sent_messages& operator+=(const sent_messages& other) {
-        messages += other.messages, bytes += other.bytes;
-        return *this;
-    }
-    bool operator==(const sent_messages&) const = default;
-};
 
 using traffic = std::map<std::string, sent_messages, std::less<>>;
 

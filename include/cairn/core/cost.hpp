@@ -3,18 +3,35 @@
 // performance model.
 
 #include <cairn/core/memory.hpp>
+#include <cairn/core/sent_messages.hpp>
 #include <cairn/core/shape.hpp>
 
 namespace cairn {
+
+/// What a rank sends where ranks share a layer: parts or sums of tensors (parallel/tensor), rows that neighbours need
+/// and whole samples (parallel/spatial). Exact for this rank, by the algorithms that are chosen for so many bytes.
+struct shared_sends {
+    sent_messages tensor, halos, samples;
+    shared_sends& operator+=(const shared_sends& other) {
+        tensor += other.tensor, halos += other.halos, samples += other.samples;
+        return *this;
+    }
+    shared_sends& operator-=(const shared_sends& other) {
+        tensor -= other.tensor, halos -= other.halos, samples -= other.samples;
+        return *this;
+    }
+};
 
 /// Arithmetic and memory traffic of one phase. A multiply-add is 2 flops; bytes are the compulsory ones: each operand
 /// read once, each result written once.
 struct phase_cost {
     double flops = 0;
     double bytes = 0;
+    shared_sends sends = {};
     phase_cost& operator+=(const phase_cost& other) {
         flops += other.flops;
         bytes += other.bytes;
+        sends += other.sends;
         return *this;
     }
 };

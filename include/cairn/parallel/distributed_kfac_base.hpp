@@ -39,6 +39,9 @@ public:
         return place_ ? assignment_diagnostics(*place_, estimates_) : std::vector<std::string>{};
     }
 
+    const kfac_ranks_config& ranks_config() const { return config_; }
+    /// Once the layers are known.
+    bool has_place() const { return place_.has_value(); }
     const kfac_assignment& place() const { return *place_; }
     const std::vector<kfac_assignment_estimate>& estimates() const { return estimates_; }
 

@@ -20,8 +20,6 @@
 
 namespace cairn {
 
-enum class kfac_statistics { all, sharded, local };
-
 struct kfac_ranks_config {
     kfac_statistics statistics = kfac_statistics::all;
     kfac_assignment_config place = {};  // grad_worker_fraction 0: chosen

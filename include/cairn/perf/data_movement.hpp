@@ -5,18 +5,28 @@
 //   parameters             data       (p−1)/p n, ZeRO-1 and -2
 //   compressed gradients   data       messages of c bytes: added 2(p−1)/p c, gathered (p−1) c, in two phases 2(p−1)/p c
 //   batch-norm statistics  data       2 (p−1) (2C + 1) 8 for each layer of C channels and micro-batch
-//   kfac's …               data       factors 2(p−1)/p f; decompositions over the rows, directions over the columns of
-//                                     the ranks' grid (rows · columns = p)
-//   activations            pipeline   m a for each boundary that a stage hands on across; gradients of them back
-//   tensor layers          tensor     2(t−1)/t a for each sum (a transformer's block has 4 of a micro-batch)
+//   kfac's …               data       kfac_sends(), on a grid of ranks, rows · columns = p: factors 2(p−1)/p f;
+//                                     decompositions (rows−1)/rows of those of a column's layers; directions
+//                                     (columns−1)/columns of all
+//   activations            pipeline   m a for each boundary that a stage hands on across, in any schedule; gradients of
+//                                     them back
+//   tied weights           pipeline   the values to each use on another rank; the use's gradient back
+//   tensor layers          tensor     2(t−1)/t a for each sum: a transformer's block has 4 of a micro-batch
 //   halos                  spatial    rows that neighbours need, forward and backward (halo_elements())
+//   parts of samples       spatial    where whole samples are dealt out, (p−1)/p of the tensor, forward and backward
+// The last three are told by the layers (layer_cost), each by the formula on top of its file.
 // (Rabenseifner 2004; Rajbhandari et al., SC'20; Narayanan et al., SC'21; Pauloski et al., SC'21.) Exact for each rank,
-// messages where parts are shorter than a segment. The same numbers, counted: comm/counting_communicator.hpp on any
-// communicator, simulated_rank::sent of simulations. Not here: agreement and norms of a step, some hundred bytes.
+// messages where parts are shorter than a segment; batch norms that are recomputed send once more. The same numbers,
+// counted: comm/counting_communicator.hpp on any communicator, simulated_rank::sent of simulations. Of a whole run:
+// train/step_movement.hpp. Not here: agreement and norms of a step, some hundred bytes.
 
 #include <cairn/comm/collectives/sent.hpp>
+#include <cairn/core/cost.hpp>
+#include <cairn/optim/precondition/kfac_assignment.hpp>
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,16 +36,29 @@ namespace cairn {
 /// How messages of compressed gradients become their sum.
 enum class message_exchange { added, gathered, two_phases };
 
+/// K-FAC's layers and their places, of a step in which everything is sent.
+struct kfac_movement {
+    kfac_statistics statistics = kfac_statistics::all;
+    kfac_assignment place{1, {}};
+    /// Numbers: of the upper triangles of A and G, of their decompositions, and of the gradient; all groups together.
+    struct layer {
+        index_t factor_a = 0, factor_g = 0, made_a = 0, made_g = 0, direction = 0;
+    };
+    std::vector<layer> layers;                 // in the order of `place`
+    index_t bucket_bytes = index_t{25} << 20;  // of sums that travel together: whole layers until they are so many
+};
+
 /// What decides how much a step sends. Everything is optional.
 struct step_movement {
-    /// Ranks of each axis; gradients are shared by data · spatial.
-    int data = 1, pipeline = 1, spatial = 1, tensor = 1;
+    int data = 1, spatial = 1;  // ranks of these axes together share gradients
     index_t micro_batches = 1;
 
     // Gradients of the parameters that a rank holds.
     std::vector<index_t> buckets;  // elements of each
     index_t element_bytes = 4;     // of gradients and parameters
     all_reduce_algorithm all_reduce = all_reduce_algorithm::ring;
+    /// The algorithm that `automatic` stands for, for so many bytes; unset: the ring.
+    std::function<all_reduce_algorithm(index_t bytes)> automatic;
     int zero_stage = 0;
     std::vector<range>
         owners;  // elements that each rank updates, over all buckets from the last to the first; empty: equal
@@ -45,10 +68,9 @@ struct step_movement {
     index_t message_element_bytes = 2;
 
     std::vector<index_t> batch_norms;  // channels of each layer whose statistics the ranks share
+    int batch_norm_ranks = 0;          // that share them; 0: those of gradients
 
-    // K-FAC, of a step in which everything is sent; in elements.
-    index_t factors = 0, decompositions = 0, directions = 0;
-    double grad_worker_fraction = 1;
+    std::optional<kfac_movement> kfac;
 
     /// From one stage to the next.
     struct boundary {
@@ -57,35 +79,39 @@ struct step_movement {
     };
     std::vector<boundary> boundaries;
 
-    struct tensor_sum {
-        index_t elements = 0, element_bytes = 4;  // of one micro-batch
-        index_t times = 1;                        // in a step, all micro-batches
-    };
-    std::vector<tensor_sum> tensor_sums;
-
-    sent_messages halos;  // of this rank in a step
+    sent_messages tied_weights;  // by this rank
+    shared_sends layers;         // by this rank's layers, in all micro-batches of a step
 };
 
 /// Coordinates of a rank. `replica`: among the data · spatial ranks that share gradients.
 struct movement_place {
-    int replica = 0, pipeline = 0, tensor = 0;
+    int replica = 0, pipeline = 0;
 };
 
 namespace detail {
 
+/// Of an all-reduce of n elements over p ranks.
+inline sent_messages sum_sends(const step_movement& s, all_reduce_algorithm a, index_t n, index_t element_bytes, int p,
+                               int rank) {
+    if (a == all_reduce_algorithm::automatic && s.automatic) a = s.automatic(n * element_bytes);
+    return all_reduce_sends(a, n, element_bytes, p, rank);
+}
+
+/// Parts of these lengths, one behind the other.
+inline std::vector<range> parts_of(const std::vector<index_t>& lengths) {
+    std::vector<range> parts;
+    for (const index_t n : lengths) parts.push_back({parts.empty() ? 0 : parts.back().end(), n});
+    return parts;
+}
+
 /// A bucket of n elements, compressed.
 inline sent_messages compressed_sends(const step_movement& s, index_t n, int p, int rank) {
-    const auto equal = [p](index_t bytes) {  // a part of so many bytes on every rank
-        std::vector<range> parts;
-        for (int r = 0; r < p; ++r) parts.push_back({r * bytes, bytes});
-        return parts;
-    };
     switch (s.exchange) {
         case message_exchange::added:
-            return all_reduce_sends(s.all_reduce, s.message_bytes(n) / s.message_element_bytes, s.message_element_bytes,
-                                    p, rank);
+            return sum_sends(s, s.all_reduce, s.message_bytes(n) / s.message_element_bytes, s.message_element_bytes, p,
+                             rank);
         case message_exchange::gathered:
-            return all_gather_sends(equal(s.message_bytes(n)), 1, rank);
+            return all_gather_sends(parts_of(std::vector(static_cast<std::size_t>(p), s.message_bytes(n))), 1, rank);
         case message_exchange::two_phases:
             break;
     }
@@ -96,6 +122,45 @@ inline sent_messages compressed_sends(const step_movement& s, index_t n, int p, 
 }
 
 }  // namespace detail
+
+/// What a rank sends of K-FAC (Pauloski et al., SC'21; the placement: kfac_assignment.hpp):
+///   factors           Σ over ranks of the upper triangles, bucket by bucket: all-reduce, or reduce-scatter to the
+///                     ranks that decompose them
+///   decompositions    of a layer, from the ranks that made them to its gradient workers: all-gather in a column
+///   directions        of a layer, from its gradient worker in each row to all others of it: all-gather in a row
+inline traffic kfac_sends(const step_movement& s, int rank) {
+    const kfac_movement& k = *s.kfac;
+    const kfac_assignment& grid = k.place;
+    const int p = grid.ranks();
+    constexpr index_t width = sizeof(float);
+    traffic all;
+    const auto zeros = [](int n) { return std::vector<index_t>(static_cast<std::size_t>(n)); };
+    const auto at = [](std::vector<index_t>& v, int i) -> index_t& { return v[static_cast<std::size_t>(i)]; };
+    for (std::size_t i = 0; i < k.layers.size() && k.statistics != kfac_statistics::local;) {
+        std::vector<index_t> of_rank = zeros(p);  // that decomposes them
+        index_t n = 0;
+        for (; i < k.layers.size() && n * width < k.bucket_bytes; ++i) {
+            at(of_rank, grid.worker(i, 'a')) += k.layers[i].factor_a;
+            at(of_rank, grid.worker(i, 'g')) += k.layers[i].factor_g;
+            n += k.layers[i].factor_a + k.layers[i].factor_g;
+        }
+        count(all, "kfac's factors",
+              k.statistics == kfac_statistics::all
+                  ? detail::sum_sends(s, all_reduce_algorithm::automatic, n, width, p, rank)
+                  : reduce_scatter_sends(detail::parts_of(of_rank), width, rank));
+    }
+    std::vector<index_t> made = zeros(grid.rows()), directions = zeros(grid.columns());
+    for (std::size_t i = 0; i < k.layers.size(); ++i) {
+        at(directions, grid.layers()[i].column) += k.layers[i].direction;
+        if (!grid.is_gradient_worker(i, rank)) continue;
+        at(made, grid.row_of(grid.worker(i, 'a'))) += k.layers[i].made_a;
+        at(made, grid.row_of(grid.worker(i, 'g'))) += k.layers[i].made_g;
+    }
+    if (std::ranges::any_of(made, [](index_t n) { return n > 0; }))
+        count(all, "kfac's decompositions", all_gather_sends(detail::parts_of(made), width, grid.row_of(rank)));
+    count(all, "kfac's directions", all_gather_sends(detail::parts_of(directions), width, grid.column_of(rank)));
+    return all;
+}
 
 /// What the rank at this place sends in a step, by cause.
 inline traffic sent_in_step(const step_movement& s, const movement_place& at = {}) {
@@ -121,32 +186,27 @@ inline traffic sent_in_step(const step_movement& s, const movement_place& at = {
                 }
                 add("gradients", reduce_scatter_sends(parts, s.element_bytes, at.replica));
             } else {
-                add("gradients", all_reduce_sends(s.all_reduce, n, s.element_bytes, p, at.replica));
+                add("gradients", detail::sum_sends(s, s.all_reduce, n, s.element_bytes, p, at.replica));
             }
             end = begin;
         }
         if (s.zero_stage > 0 && held > 0) add("parameters", all_gather_sends(owners, s.element_bytes, at.replica));
-        for (const index_t channels : s.batch_norms)
-            add("batch-norm statistics",
-                {2 * s.micro_batches * (p - 1), 2 * s.micro_batches * (p - 1) * (2 * channels + 1) * index_t{8}});
-        const int rows = std::clamp(static_cast<int>(s.grad_worker_fraction * p + 0.5), 1, p), columns = p / rows;
-        add("kfac's factors", all_reduce_sends(s.all_reduce, s.factors, 4, p, at.replica));
-        if (s.decompositions > 0 && rows > 1)  // of its column's layers
-            add("kfac's decompositions",
-                all_gather_sends(shards_of(s.decompositions / columns, rows), 4, at.replica / columns));
-        if (s.directions > 0 && columns > 1)
-            add("kfac's directions", all_gather_sends(shards_of(s.directions, columns), 4, at.replica % columns));
+        if (s.kfac)
+            for (const auto& [cause, sent] : kfac_sends(s, at.replica)) add(cause, sent);
     }
+    const int others = (s.batch_norm_ranks ? s.batch_norm_ranks : p) - 1;
+    for (const index_t channels : s.batch_norms)
+        add("batch-norm statistics",
+            {2 * s.micro_batches * others, 2 * s.micro_batches * others * (2 * channels + 1) * index_t{8}});
     for (const step_movement::boundary& b : s.boundaries) {
         if (b.from == b.to) continue;
         if (b.from == at.pipeline) add("activations", {s.micro_batches, b.bytes});
         if (b.to == at.pipeline) add("gradients of activations", {s.micro_batches, b.bytes});
     }
-    for (const step_movement::tensor_sum& sum : s.tensor_sums) {
-        const sent_messages once = all_reduce_sends(s.all_reduce, sum.elements, sum.element_bytes, s.tensor, at.tensor);
-        add("tensor layers", {sum.times * once.messages, sum.times * once.bytes});
-    }
-    add("halos", s.halos);
+    add("tied weights", s.tied_weights);
+    add("tensor layers", s.layers.tensor);
+    add("halos", s.layers.halos);
+    add("parts of samples", s.layers.samples);
     return all;
 }
 

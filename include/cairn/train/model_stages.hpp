@@ -114,6 +114,7 @@ public:
         return at->second;
     }
     const std::vector<shape>& boundaries() const { return boundaries_; }
+    sent_messages tied_sends() const { return tied_.sends(); }
     /// Of the last step on this rank.
     const links_time& time() const { return links_.time(); }
 

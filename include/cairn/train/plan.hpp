@@ -8,6 +8,7 @@
 #include <cairn/stash/plan.hpp>
 #include <cairn/train/record.hpp>
 #include <cairn/train/run_parts.hpp>
+#include <cairn/train/step_movement.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -41,8 +42,10 @@ std::string describe_plan(run_parts<D, T>& run) {
 
 /// Collective. Runs `steps` training steps, and returns the highest bytes by category since the rank began ("memory",
 /// "peak_bytes"), operations and bytes of a step ("flops", "bytes"), and on a phantom rank over a counted_machine those
-/// by kind of kernel ("kinds"); of the run itself "batch", "parameters" and "running_statistics" (how many layers'
-/// tensors). Throws on algorithms that do not train by gradients.
+/// by kind of kernel ("kinds"); messages and bytes that it sends in a step, by cause with its axis, from formulas
+/// ("sent", step_movement.hpp) and whether gradients are compressed ("compresses"); of the run itself "batch",
+/// "parameters" and "running_statistics" (how many layers' tensors). Throws on algorithms that do not train by
+/// gradients.
 template <Device D, class T>
 nlohmann::json needs_of_steps(run_parts<D, T>& run, std::int64_t steps) {
     require(run.update.trainer != nullptr, "--plan counts steps of train.algorithm = gradient, not of ",
@@ -67,11 +70,16 @@ nlohmann::json needs_of_steps(run_parts<D, T>& run, std::int64_t steps) {
     }
     if (!machine)
         all = {0, static_cast<double>(flop_counter::total().flops), static_cast<double>(flop_counter::total().bytes)};
+    nlohmann::json sent = nlohmann::json::object();
+    for (const auto& [cause, m] : sent_in_step(run))
+        sent[cause] = {{"axis", axis_of(cause)}, {"messages", m.messages}, {"bytes", m.bytes}};
     return {{"memory", memory_by_category(D::memory())},
             {"peak_bytes", D::memory().total().peak},
             {"flops", all.flops / n},
             {"bytes", all.bytes / n},
             {"kinds", kinds},
+            {"sent", sent},
+            {"compresses", run.replicas.compresses},
             {"batch", run.task.batch},
             {"parameters", run.model.parameters},
             {"running_statistics", run.model.buffers().size()}};

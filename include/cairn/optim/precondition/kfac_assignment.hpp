@@ -37,6 +37,10 @@ struct kfac_assignment_config {
     bool colocate_factors = true;  // A and G of a layer are decomposed by one rank; else each goes where there is room
 };
 
+/// Whose rows a factor's average is of, and where it is: all ranks', on every rank; all ranks', on the rank that
+/// decomposes it; that rank's alone (parallel/kfac_ranks.hpp).
+enum class kfac_statistics { all, sharded, local };
+
 /// Where a layer is.
 struct layer_place {
     int column = 0;

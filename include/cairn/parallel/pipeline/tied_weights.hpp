@@ -11,6 +11,7 @@
 
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/core/arena.hpp>
+#include <cairn/core/sent_messages.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/pass_context.hpp>
 #include <cairn/parallel/channel.hpp>
@@ -99,6 +100,16 @@ public:
             if (t.owner && !t.use) give(t.owner->value, t.use_rank);
             if (t.use && !t.owner) recv(over_->device, t.use->value.span(), t.owner_rank, tag);
         }
+    }
+
+    /// That this rank sends in a step.
+    sent_messages sends() const {
+        sent_messages sum;
+        for (const tie& t : ties_) {
+            if (t.owner && !t.use) sum += {1, t.owner->value.bytes()};
+            if (t.use && !t.owner) sum += {1, t.use->grad.bytes()};
+        }
+        return sum;
     }
 
 private:

@@ -89,6 +89,11 @@ public:
             const index_t taken = h.take[0].count + h.take[1].count, kept = common_rows(h.own, h.inside).count;
             there += {0, 2 * bytes_of(h.need.count + h.given())};
             back += {2 * double(sums.size()), 2 * bytes_of(taken + kept) + 6 * bytes_of(h.given())};
+            const auto slabs = [&](const range(&rows)[2]) {  // to the lower neighbour, and to the upper
+                return sent_messages{(rows[0].count > 0) + (rows[1].count > 0),
+                                     static_cast<index_t>(bytes_of(rows[0].count + rows[1].count))};
+            };
+            there.sends.halos += slabs(h.give), back.sends.halos += slabs(h.take);
             in = out;
         }
         return {there, back};

@@ -62,6 +62,21 @@ public:
         return dx;
     }
 
+    // What this rank sends in both, for x of shape `in`; part(r) is the shape of a sample's part r, as above.
+    sent_messages sends_to_samples(const shape& in) const {
+        index_t samples = 0;  // by way of all messages
+        for (int r = 0; r < size(); ++r)
+            if (r != rank()) samples += samples_of(in[0], r).count;
+        return {size() - 1, samples * (in.size() / std::max<index_t>(in[0], 1)) * index_t{sizeof(T)}};
+    }
+    template <class Part>
+    sent_messages sends_from_samples(const shape& in, Part&& part) const {
+        index_t elements = 0;
+        for (int r = 0; r < size(); ++r)
+            if (r != rank()) elements += part(r).with(0, samples_of(in[0], rank()).count).size();
+        return {size() - 1, elements * index_t{sizeof(T)}};
+    }
+
     /// Additions of from_samples: every sample once, or once for each rank where every rank has all samples.
     phase_cost sums_cost(const shape& in) const {
         const double n = double(in.size()) * (in[0] < size() ? size() : 1);
@@ -162,6 +177,9 @@ public:
         layer_cost c;
         c.forward = c.backward_input = {0, 2 * sizeof(T) * y};
         c.backward_input += exchange_.sums_cost(in);
+        c.forward.sends.samples = exchange_.sends_to_samples(in);
+        c.backward_input.sends.samples =
+            exchange_.sends_from_samples(in, [&](int r) { return cut_.tensor_shape(grid_, r, in[0], in.back()); });
         return c;
     }
 
@@ -226,6 +244,8 @@ public:
         c.forward += {here + 2 * out, sizeof(T) * (here + 2 * out)};  // scale, add
         c.backward_input += {here, sizeof(T) * here};
         c.backward_input += exchange_.sums_cost(means);
+        c.forward.sends.samples = exchange_.sends_to_samples(means);
+        c.backward_input.sends.samples = exchange_.sends_from_samples(means, [&](int) { return means; });
         return c;
     }
     std::string describe() const { return concat("spatial_global_average over ", grid_.text()); }

@@ -67,6 +67,8 @@ public:
         layer_cost c = inner_.cost(in);
         c.weight_gradient_first = false;
         c.holds_input = true;
+        c.forward.sends.tensor = axis_->template gather_sends<T>(output_shape(in), -1);
+        c.backward_input.sends.tensor = axis_->template sum_sends<T>(in.size());
         return c;
     }
 

@@ -91,6 +91,13 @@ public:
         layer_cost c = inner_.cost(whole_shape(in));
         c.weight_gradient_first = false;
         c.holds_input = true;
+        if (in_parts()) {
+            c.forward.sends.tensor = c.backward_weight.sends.tensor =
+                axis_->template gather_sends<T>(whole_shape(in), 1);
+            c.backward_input.sends.tensor = axis_->template reduce_scatter_sends<T>(whole_shape(in), 1);
+        } else {
+            c.backward_input.sends.tensor = axis_->template sum_sends<T>(in.size());
+        }
         return c;
     }
 

@@ -90,6 +90,13 @@ public:
             c.backward_weight += {all, size * all};
             c.parameters += config_.whole.out;
         }
+        const shape y = inner_.output_shape(in);
+        if (in_parts()) {
+            c.forward.sends.tensor = axis_->template reduce_scatter_sends<T>(y, 1);
+            c.backward_input.sends.tensor = axis_->template gather_sends<T>(y, 1);
+        } else {
+            c.forward.sends.tensor = axis_->template sum_sends<T>(y.size());
+        }
         return c;
     }
 

@@ -73,7 +73,11 @@ public:
 
     layer_parameters<T, D> parameters() { return inner_.parameters(); }
     shape output_shape(const shape& in) const { return inner_.output_shape(in); }
-    layer_cost cost(const shape& in) const { return inner_.cost(in); }
+    layer_cost cost(const shape& in) const {
+        layer_cost c = inner_.cost(in);
+        c.backward_weight.sends.tensor = axis_->template sum_sends<W>(c.parameters);
+        return c;
+    }
     std::string describe() const { return inner_.describe() + " of a part of the positions"; }
 
 private:
@@ -115,7 +119,11 @@ public:
         require_equal_parts(out[1], axis_->size());
         return axis_->part_shape(out, 1);
     }
-    layer_cost cost(const shape& in) const { return inner_.cost(in); }
+    layer_cost cost(const shape& in) const {
+        layer_cost c = inner_.cost(in);
+        c.backward_input.sends.tensor = axis_->template gather_sends<T>(inner_.output_shape(in), 1);
+        return c;
+    }
     std::string describe() const { return inner_.describe() + ", cut by positions"; }
 
 private:

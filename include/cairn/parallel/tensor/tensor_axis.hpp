@@ -12,6 +12,7 @@
 #include <cairn/comm/collectives/all_gather.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/collectives/reduce_scatter.hpp>
+#include <cairn/comm/collectives/sent.hpp>
 #include <cairn/core/trace.hpp>
 #include <cairn/nn/channels.hpp>
 #include <cairn/nn/pass_context.hpp>
@@ -114,6 +115,23 @@ public:
         tensor<T, D> part(part_shape(x.shape(), axis));
         copy_columns(D{}, c.outer, c.run(rank()), x.data() + c.first(rank()), c.row(), part.data(), c.run(rank()));
         return part;
+    }
+
+    // What this rank sends in these, of n elements of T, or of a tensor with its axis joined; for layers' costs.
+    template <class T>
+    sent_messages sum_sends(index_t n) const {
+        const bool automatic = config_.algorithm == all_reduce_algorithm::automatic;
+        const index_t size_of = sizeof(T);
+        return all_reduce_sends(automatic ? automatic_all_reduce<T>(over_.device, n * size_of) : config_.algorithm, n,
+                                size_of, size(), rank());
+    }
+    template <class T>
+    sent_messages gather_sends(const shape& whole, int axis) const {
+        return all_gather_sends(cut_axis(whole, axis, size()).blocks, sizeof(T), rank());
+    }
+    template <class T>
+    sent_messages reduce_scatter_sends(const shape& whole, int axis) const {
+        return cairn::reduce_scatter_sends(cut_axis(whole, axis, size()).blocks, sizeof(T), rank());
     }
 
     /// `whole` with the extent of this rank's part along `axis`.

@@ -73,6 +73,14 @@ struct vocabulary_cross_entropy {
         return guesses;
     }
 
+    /// What a rank sends in training of so many rows: of the loss, and of predicted_classes.
+    sent_messages sends(index_t rows) const {
+        sent_messages sum = axis->template sum_sends<double>((label_smoothing > 0 ? 3 : 2) * rows);
+        for (int i = 0; i < 3; ++i)  // largest logits of the loss, and of predictions, with their classes
+            sum += axis->template sum_sends<double>(rows);
+        return sum;
+    }
+
 private:
     template <class T, Device D>
     scalar_on<D> run(const tensor<T, D>& logits, const tensor<std::int32_t, D>& labels, T* gradient) const {

@@ -37,6 +37,7 @@ public:
     layer_cost cost(const shape& in) const {
         layer_cost c = whole::cost(in);
         c.parameters = this->table_.shape.size();
+        c.forward.sends.tensor = axis_->template sum_sends<weight_of<T>>(this->output_shape(in).size());
         return c;
     }
 
