@@ -131,6 +131,9 @@ public:
     }
     void read_storage(storage from, double bytes) override { transfer(from, bytes, false); }
     void write_storage(storage to, double bytes) override { transfer(to, bytes, true); }
+    bool has_storage(storage where) override {
+        return where == storage::shared ? state.machine.file_system.has_value() : state.machine.disk.has_value();
+    }
     void reserve_storage(storage where, double bytes) override {
         if (where == storage::shared || !state.machine.disk || state.machine.disk->capacity == 0) return;
         const int host = state.machine.host_of(rank_);

@@ -65,6 +65,8 @@ public:
     /// The rank waits for one request of so many bytes; a machine that only counts takes no time.
     virtual void read_storage(storage /*from*/, double /*bytes*/) {}
     virtual void write_storage(storage /*to*/, double /*bytes*/) {}
+    /// Whether the machine says how fast that is.
+    virtual bool has_storage(storage /*where*/) { return false; }
     /// Room that stays taken. Throws where the machine has none.
     virtual void reserve_storage(storage /*where*/, double /*bytes*/) {}
     /// Joules so far of all ranks and the network between them; 0: unknown.

@@ -109,7 +109,7 @@ tensor<T> gather_global(C& c, const tensor<T, D>& slice, const parameter_layout&
         return {};
     }
     tensor<T> whole(detail::first_holder(all, name).whole(), memory_category::communication);
-    std::vector<bool> known(static_cast<std::size_t>(whole.size()), false);
+    std::vector<bool> known(on_phantom_rank() ? 0 : static_cast<std::size_t>(whole.size()), false);
     std::vector<detail::sent_layout> seen;
     const auto take = [&](int r) {
         const detail::sent_layout& of = all[static_cast<std::size_t>(r)];
@@ -125,7 +125,7 @@ tensor<T> gather_global(C& c, const tensor<T, D>& slice, const parameter_layout&
             recv(c, part.span(), r, global_parameter_tag);
         }
         const parameter_layout at = of.layout();
-        for (index_t i = 0; i < part.size(); ++i) {
+        for (index_t i = 0; i < part.size() && !on_phantom_rank(); ++i) {
             const index_t g = at.global_index(of.slice(), i);
             whole[g] = part[i];
             known[static_cast<std::size_t>(g)] = true;

@@ -151,7 +151,7 @@ public:
         for (std::size_t i = 0; i < mine_.size(); ++i) {
             if (!layouts_[i]) continue;
             const tensor<float> whole = gather_global(c_, mine_[i].t, *layouts_[i], 0, mine_[i].name);
-            if (c_.rank() == 0) std::copy_n(whole.data(), whole.size(), all_[i].t.data());
+            if (c_.rank() == 0) cpu::copy_within(all_[i].t.data(), whole.data(), whole.bytes());
         }
     }
     /// Collective: every rank gets its slices of rank 0's tensors, and the tensors that are the same on each.

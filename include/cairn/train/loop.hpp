@@ -103,7 +103,7 @@ private:
     void open() {
         const bool resuming = !run_.task.options.resume.empty();
         if (run_.is_root()) open_directory(resuming);
-        if (const std::string& local = run_.batches.save_local; run_.is_root() && !local.empty() && !on_phantom_rank())
+        if (const std::string& local = run_.batches.save_local; run_.is_root() && !local.empty() && saves_states())
             burst_.emplace(std::filesystem::path(local) / directory_->path().filename(), start_helper());
         // A run that ended before its first state was saved starts again.
         saved_ = resuming && broadcast_from_root(run_.world, directory_ && has_state(*directory_)) != 0;
@@ -120,6 +120,9 @@ private:
         if (resuming) log_.resume(*directory_, steps);
         directory_->write("config.toml", run_.task.settings.resolved());
     }
+
+    // A described machine may not say how fast its file system is: there states take no time.
+    static bool saves_states() { return !on_phantom_rank() || phantom_here->has_storage(storage::shared); }
 
     static bool has_state(const run_directory& d) { return std::filesystem::exists(d.file("state.cairn")); }
 
@@ -294,7 +297,7 @@ private:
         if (saved_) return;
         const stopwatch saving;
         if (directory_) directory_->sync(metrics_log::name);  // the lines up to the state
-        if (!on_phantom_rank())                               // which has nothing to save
+        if (saves_states())
             save_checkpoint(run_, directory_ ? directory_->file("state.cairn") : std::filesystem::path(),
                             burst_ ? &*burst_ : nullptr);
         terms_.saved(saving.seconds());

@@ -1,0 +1,98 @@
+// Simulated runs write their states as real ones do: the file system, or the node's disk beside the steps, takes its
+// time for each byte of them.
+
+#include "simgrid/simulated.hpp"
+#include "state/temporary_folder.hpp"
+#include "train/compiled_session.hpp"
+
+#include <cairn/comm/threads.hpp>
+
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+namespace {
+
+struct saving_case {
+    const char* workload = "lenet-mnist";
+    int ranks = 1;
+    std::vector<std::string> set = {"train.batch=16", "train.test_every=0"};
+};
+
+template <class World>
+nlohmann::json train_of(const saving_case& of, World& world, const std::filesystem::path& out,
+                        const std::string& machine) {
+    configuration settings = configuration::from_file(concat("benchmarks/workloads/", of.workload, ".toml"));
+    for (const std::string& one : of.set) settings.set(one);
+    return session<cpu, float>(std::move(settings),
+                               {.out = out, .resume = {}, .max_steps = 2, .generated = true, .machine = machine},
+                               any_communicator(world.split(0, world.rank())))
+        .train();
+}
+
+/// Bytes of the state that a real run leaves.
+double bytes_of_state(const saving_case& of) {
+    const ::temporary_folder folder;
+    return std::stod(in_child_process([&] {
+        run_ranks(of.ranks, {.kernel_threads = 1, .time_limit = 60},
+                  [&](threads_communicator& world) { train_of(of, world, folder / "run", ""); });
+        double bytes = 0;
+        for (const auto& entry : list_state(folder / "run" / "state.cairn")) bytes += static_cast<double>(entry.bytes);
+        return text_of(bytes);
+    }));
+}
+
+struct told_times {
+    double all, saving;  // seconds of the simulation; of them, by the record, of rank 0's steps
+};
+
+told_times simulated_times(const saving_case& of, const std::optional<shared_storage>& files,
+                           const std::optional<local_storage>& disk = {}) {
+    const ::temporary_folder folder;
+    machine_description m = test::star(of.ranks);
+    m.cores = 2;
+    m.other = kernel_rate{.flops = 1e10, .bandwidth = 1e10};
+    m.file_system = files;
+    m.disk = disk;
+    const double seconds = test::simulated_seconds(
+        m, of.ranks, [&](simgrid_communicator& world) { train_of(of, world, folder / "run", "star"); });
+    std::ifstream in(folder / "run" / "record.json");
+    const nlohmann::json record = nlohmann::json::parse(in);
+    double saving = 0;
+    for (const auto& step : record.at("simulated").at("steps")) saving += step.at("checkpoint").get<double>();
+    return {seconds, saving};
+}
+
+}  // namespace
+
+TEST_CASE("simulated runs: the file system takes its time for the state that a real run leaves", "[simgrid]") {
+    const std::vector<saving_case> cases{
+        {},
+        {.ranks = 2,
+         .set = {"train.batch=16", "train.test_every=0", "parallel.zero_stage=1", "optimizer.kind='adam'"}}};
+    for (const saving_case& of : cases) {
+        const double bytes = bytes_of_state(of);
+        const told_times none = simulated_times(of, {}), fast = simulated_times(of, shared_storage{.bandwidth = 1e9}),
+                         slow = simulated_times(of, shared_storage{.bandwidth = 1e6});
+        CAPTURE(of.ranks, bytes);
+        CHECK(bytes > 100'000);
+        CHECK(slow.all - fast.all == Approx(bytes * (1e-6 - 1e-9)).epsilon(1e-6));
+        CHECK(slow.saving - fast.saving == Approx(bytes * (1e-6 - 1e-9)).epsilon(1e-6));
+        CHECK(none.saving == 0);
+    }
+}
+
+TEST_CASE("simulated runs: through the node's disk a step waits for the disk alone", "[simgrid]") {
+    saving_case of;
+    const double bytes = bytes_of_state(of);
+    of.set.push_back("train.checkpoint_local='/nowhere'");
+    const shared_storage files{.bandwidth = 1e6};
+    const told_times fast = simulated_times(of, files, local_storage{.read = 1e9, .write = 1e9}),
+                     slow = simulated_times(of, files, local_storage{.read = 1e9, .write = 2e6});
+    CHECK(slow.saving - fast.saving == Approx(bytes * (1 / 2e6 - 1e-9)).epsilon(1e-6));
+    CHECK(fast.saving == Approx(bytes * 1e-9).epsilon(0.01));
+    CHECK(fast.all > bytes * 1e-6);  // the drain of the last state is waited for
+}
+
+}  // namespace cairn
