@@ -34,8 +34,10 @@ std::string in_silence(F&& f) {
     return f();
 }
 
-/// f(i) of i < count in child processes, `jobs` at a time; what each returned, or why it failed behind a '!'.
+/// f(i) of i < count in child processes, `jobs` at a time; what each returned, or why it failed behind a '!'. A child
+/// that is killed says nothing of its configuration: throws, naming the signal and name(i).
 inline std::vector<std::string> in_children(std::size_t count, int jobs,
+                                            const std::function<std::string(std::size_t)>& name,
                                             const std::function<std::string(std::size_t)>& f) {
     std::vector<std::string> told(count);
     std::deque<std::pair<std::size_t, cairn::child_process>> running;
@@ -43,6 +45,9 @@ inline std::vector<std::string> in_children(std::size_t count, int jobs,
         auto& [i, child] = running.front();
         try {
             told[i] = child.text();
+        } catch (cairn::child_killed& e) {
+            e.add_context("--tune:" + name(i));
+            throw;
         } catch (const cairn::error& e) {
             told[i] = std::string("!") + e.what();
         }
@@ -72,7 +77,8 @@ inline tuned by_simulation(const cairn::configuration& settings, const cairn::se
     const cairn::machine_description machine = cairn::read_machine(machine_file);
     machine.check_ranks(ranks);
     const auto run = [&](const std::vector<cairn::tuning_settings>& all) {
-        const auto told = in_children(all.size(), cairn::threads(), [&](std::size_t i) {
+        const auto name = [&](std::size_t i) { return as_options(all[i]); };
+        const auto told = in_children(all.size(), cairn::threads(), name, [&](std::size_t i) {
             const simulated_run one{.ranks = ranks, .p_state = p_state_of(all[i])};
             return simulate_session(applied(settings, all[i]), options, machine, one, true, {}).dump();
         });

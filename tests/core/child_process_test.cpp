@@ -3,8 +3,10 @@
 #include "catch.hpp"
 
 #include <cairn/core/child_process.hpp>
+#include <cairn/core/parallel.hpp>
 
 #include <csignal>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,8 @@ TEST_CASE("what a child throws is thrown, and its death is told") {
     CHECK_THROWS_WITH(in_child_process([]() -> std::string { throw error("no such workload"); }), "no such workload");
     CHECK_THROWS_WITH(in_child_process([]() -> std::string { throw 7; }), Catch::Contains("unknown exception"));
     CHECK_THROWS_WITH(in_child_process([]() -> std::string { return raise(SIGKILL), ""; }),
-                      Catch::Contains("by signal 9"));
+                      Catch::Contains("by signal 9") && Catch::Contains("memory"));
+    CHECK_THROWS_AS(in_child_process([]() -> std::string { return raise(SIGKILL), ""; }), child_killed);
     CHECK_THROWS_WITH(in_child_process([]() -> std::string { _exit(3); }), Catch::Contains("with status 3"));
 }
 
@@ -32,6 +35,14 @@ TEST_CASE("children run side by side; one that is not asked is ended") {
         for (;;) pause();
     });
     for (int i = 5; i-- > 0;) CHECK(all[static_cast<std::size_t>(i)].text() == std::to_string(i * i));
+}
+
+TEST_CASE("a child that computed in parallel leaves nothing in shared memory") {
+    const std::string child = in_child_process([] {
+        parallel_chunks(2, 1, [](index_t, index_t, index_t) {});
+        return std::to_string(getpid());
+    });
+    CHECK_FALSE(std::filesystem::exists(concat("/dev/shm/__KMP_REGISTERED_LIB_", child, '_', getuid())));
 }
 
 }  // namespace cairn

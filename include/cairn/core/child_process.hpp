@@ -16,6 +16,19 @@
 
 namespace cairn {
 
+/// A child process died of a signal.
+class child_killed : public error {
+public:
+    explicit child_killed(int signal)
+        : error(concat("a child process died by signal ", signal, " (", strsignal(signal), ')',
+                       signal == SIGKILL ? "; that is what the system does where memory runs out" : "")),
+          signal_(signal) {}
+    int signal() const { return signal_; }
+
+private:
+    int signal_;
+};
+
 /// A child process with a copy of this one's memory, in which f() runs. The caller has no threads that f needs.
 class child_process {
 public:
@@ -49,8 +62,8 @@ public:
         wait();
     }
 
-    /// Waits for the text. Throws what f threw, as an error of the same text; error naming the signal where the child
-    /// died. Once.
+    /// Waits for the text. Throws what f threw, as an error of the same text; child_killed where a signal ended the
+    /// child. Once.
     std::string text() {
         std::string told;
         char part[4096];
@@ -60,9 +73,8 @@ public:
         }
         close(from_);
         const int status = wait();
-        require(WIFEXITED(status) && !told.empty(), "a child process died ",
-                WIFSIGNALED(status) ? concat("by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ')')
-                                    : concat("with status ", WEXITSTATUS(status)));
+        if (WIFSIGNALED(status)) throw child_killed(WTERMSIG(status));
+        require(!told.empty(), "a child process died with status ", WEXITSTATUS(status));
         if (told[0] == '-') throw error(told.substr(1));
         return told.substr(1);
     }
@@ -90,6 +102,9 @@ private:
     int wait() {
         int status = 0;
         while (waitpid(child_, &status, 0) < 0 && errno == EINTR) {}
+        // Clang's OpenMP registers a process there, and takes it away in exit(), which a child that has a copy of this
+        // process's objects must not call.
+        std::remove(concat("/dev/shm/__KMP_REGISTERED_LIB_", child_, '_', getuid()).c_str());
         child_ = -1;
         return status;
     }
