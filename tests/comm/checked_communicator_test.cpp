@@ -103,8 +103,8 @@ TEST_CASE("checked: ranks that never come are named after the time limit", "[com
             const auto scope = enter(c, {"barrier", "bytes", 0});
         };
     };
-    CHECK(told(4, {"rank(s) 2 did not come to barrier of 0 bytes within 1 s"}, without(2), 1) == 3);
-    CHECK(told(3, {"barrier of 0 bytes for rank 0, which does not come"}, without(0), 1) == 2);
+    CHECK(told(4, {"rank(s) 2 did not come to barrier of 0 bytes within 0.3 s"}, without(2), 0.3) == 3);
+    CHECK(told(3, {"barrier of 0 bytes for rank 0, which does not come"}, without(0), 0.3) == 2);
 }
 
 TEST_CASE("checked: a message of another size is an error that names both", "[comm][checked]") {

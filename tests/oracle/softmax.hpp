@@ -26,16 +26,17 @@ inline long double log_sum_exp(const reals& x) {
     return largest + std::log(sum);
 }
 
-/// dx_j = Σ_k dy_k dp_k / dx_j, by the Jacobian p_k ([k = j] - p_j).
+/// dx_j = Σ_k dy_k dp_k / dx_j, by the Jacobian p_k ([k = j] - p_j): p_j (dy_j - Σ_k dy_k p_k).
 inline reals softmax_gradient(const reals& p, const reals& dy) {
+    long double sum = 0;
+    for (std::size_t k = 0; k < p.size(); ++k) sum += dy[k] * p[k];
     reals dx(p.size());
-    for (std::size_t j = 0; j < p.size(); ++j)
-        for (std::size_t k = 0; k < p.size(); ++k) dx[j] += dy[k] * p[k] * ((k == j ? 1 : 0) - p[j]);
+    for (std::size_t j = 0; j < p.size(); ++j) dx[j] = p[j] * (dy[j] - sum);
     return dx;
 }
 
-/// Loss of one row with targets t_k = (1 - smoothing) [k = label] + smoothing / classes and class weights, and its
-/// gradient.
+/// Loss of one row with targets t_k = w_k ((1 - smoothing) [k = label] + smoothing / classes), w class weights, and its
+/// gradient Σ_k t_k (p_j - [k = j]).
 struct cross_entropy_result {
     long double loss = 0;
     reals gradient;
@@ -45,11 +46,14 @@ inline cross_entropy_result cross_entropy(const reals& x, std::size_t label, lon
     const long double lse = log_sum_exp(x), share = smoothing / static_cast<long double>(x.size());
     const reals p = softmax(x);
     cross_entropy_result r{0, reals(x.size())};
+    long double total = 0;
     for (std::size_t k = 0; k < x.size(); ++k) {
         const long double target = weights[k] * ((k == label ? 1 - smoothing : 0) + share);
         r.loss += target * (lse - x[k]);
-        for (std::size_t j = 0; j < x.size(); ++j) r.gradient[j] += target * (p[j] - (k == j ? 1 : 0));
+        r.gradient[k] -= target;
+        total += target;
     }
+    for (std::size_t j = 0; j < x.size(); ++j) r.gradient[j] += total * p[j];
     return r;
 }
 

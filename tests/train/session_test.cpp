@@ -353,12 +353,12 @@ TEST_CASE("session: ranks wait for the one that writes or reads a state for long
         REQUIRE(mkfifo(file.c_str(), 0600) == 0);
         int other_end = -1;
         std::thread disk([&] {
-            std::this_thread::sleep_for(std::chrono::seconds(4));
+            std::this_thread::sleep_for(std::chrono::milliseconds(2500));
             other_end = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
             fcntl(other_end, F_SETPIPE_SZ, 1 << 20);  // holds all that is written
         });
         const std::string message = test::message_of([&] {
-            run_ranks(2, {.kernel_threads = 1, .time_limit = 3}, [&](threads_communicator& c) {
+            run_ranks(2, {.kernel_threads = 1, .time_limit = 2}, [&](threads_communicator& c) {
                 session<>(configuration::from_text(volumes), options, any_communicator(c.split(0, c.rank()))).train();
             });
         });
