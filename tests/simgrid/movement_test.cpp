@@ -40,29 +40,10 @@ std::string sent_by_steps(const moving_case& of, any_communicator world, Sent se
     return text;
 }
 
-/// One node, as threads are.
-machine_description node(int ranks) {
-    machine_description m = test::star(1);
-    m.ranks_per_host = ranks, m.inside = m.between;
-    m.other = kernel_rate{.flops = 1e10, .bandwidth = 1e10};
-    return m;
-}
-
-/// Threads cut pipelines by its costs, as simulated ranks do.
-class counted_node final : public counted_machine {
-public:
-    explicit counted_node(int ranks) : node_(node(ranks)) {}
-    double kernel_seconds(const kernel_work& work) override { return node_.seconds(work); }
-    double message_seconds(double bytes) override { return node_.between.exchange(bytes); }
-
-private:
-    machine_description node_;
-};
-
 std::string on_threads(const moving_case& of) {
     std::vector<std::string> ranks(static_cast<std::size_t>(of.ranks));
     run_ranks(of.ranks, {.kernel_threads = 1, .time_limit = 60}, [&](threads_communicator& threads) {
-        counted_node machine(of.ranks);
+        counted_machine machine;
         const phantom_rank here(machine);
         using counted = counting_communicator<threads_communicator>;
         counted c(threads.split(0, threads.rank()));
@@ -74,8 +55,11 @@ std::string on_threads(const moving_case& of) {
 
 std::string on_simulated_ranks(const moving_case& of) {
     std::vector<std::string> ranks(static_cast<std::size_t>(of.ranks));
+    machine_description m = test::star(1);  // one node, as threads are
+    m.ranks_per_host = of.ranks, m.inside = m.between;
+    m.other = kernel_rate{.flops = 1e10, .bandwidth = 1e10};
     return test::simulated(
-        node(of.ranks), of.ranks,
+        m, of.ranks,
         [&](simgrid_communicator& c) {
             ranks[static_cast<std::size_t>(c.rank())] = sent_by_steps(of, any_communicator(c.split(0, c.rank())), [] {
                 return detail::simulated_machine::here().numbers().sent;

@@ -1,4 +1,4 @@
-// Pipelines of simulated runs are cut by the costs of their machine.
+// Pipelines that are cut by the costs of a simulated machine, or where the settings say.
 
 #include "catch.hpp"
 #include "train/thread_runs.hpp"
@@ -32,7 +32,7 @@ private:
 
 const std::string workload =
     "[data]\nformat = 'mnist'\n[model]\nkind = 'lenet'\n[optimizer]\nlr = 0.1\n[train]\nbatch = 16\n"
-    "micro_batches = 4\n[parallel]\npipeline = 2\n";
+    "micro_batches = 4\n[parallel]\npipeline = 2\ncut_by = 'machine'\n";
 constexpr index_t samples = 4;  // of a micro-batch
 
 /// Forward and backward of a chain in one piece.
@@ -85,6 +85,37 @@ std::string planned(const priced_machine& machine) {
 }
 
 }  // namespace
+
+/// What a run on two real ranks prints as its plan, or why it does not start.
+std::string planned(const std::string& pipeline_settings) {
+    std::string plan;
+    const std::string why = test::message_of([&] {
+        run_ranks(2, {.kernel_threads = 1, .time_limit = 30}, [&](threads_communicator& c) {
+            std::string text = workload.substr(0, workload.find("cut_by")) + pipeline_settings;
+            const session<> run(configuration::from_text(text),
+                                {.out = {}, .resume = {}, .max_steps = 1, .generated = true},
+                                any_communicator(c.split(0, c.rank())));
+            const std::string mine = run.plan();
+            if (c.rank() == 0) plan = mine;
+        });
+    });
+    return why.empty() ? plan : why;
+}
+
+TEST_CASE("stages begin in front of the layers that parallel.cut_before names", "[session]") {
+    const auto says = [](const std::string& settings, const std::string& expected) {
+        const std::string plan = planned(settings);
+        INFO(settings << ": " << plan);
+        CHECK(test::contains(plan, expected));
+    };
+    says("cut_before = ['fc2']\n", "stage 1 on pipeline rank 1: fc2");
+    says("cut_before = ['conv2']\n", "stage 1 on pipeline rank 1: conv2");
+    says("cut_before = ['conv2', 'fc2']\n", "parallel.cut_before names 2 layers; 2 stages");
+    says("cut_before = ['fc9']\n", "begins with fc9");
+    says("cut_before = ['conv1']\n", "conv1 does not come after");
+    says("cut_by = 'machine'\n", "is for simulations");
+    says("cut_by = 'ruler'\n", "cut_by");
+}
 
 TEST_CASE("a simulated pipeline is cut where an exhaustive search on its machine would cut it", "[session]") {
     std::set<std::string> cuts;

@@ -158,11 +158,17 @@ private:
         const shape one = made_.over.batch_here(1, task_.data.sample);
         const shape in = one.with(0, shard_of(here, m, 0).count);
         std::vector<planned_unit> units = planned_units(model, in);
-        // Layers that ranks share would send as they run: their costs stay declared.
         if constexpr (std::same_as<D, cpu>)
-            if (on_phantom_rank() && !mesh_.axes.share_layers())
+            if (mesh_.axes.cut_by == "machine") {
+                require(on_phantom_rank(),
+                        "parallel.cut_by = machine is for simulations (train --simulate), which print the stages; a "
+                        "run on real ranks takes them by parallel.cut_before");
+                require(!mesh_.axes.share_layers(),
+                        "parallel.cut_by = machine prices layers one by one; those that ranks share (parallel.tensor, "
+                        "parallel.spatial) send as they run: take parallel.cut_by = declared");
                 price_on_machine(units, make_model<D, T>(settings_, task_.data.sample, outputs, {}, task_.data.graph),
                                  in);
+            }
         if (made_.over.spatial) join_after_switch(units, model);
         if (!split_places_.empty()) join_split_layers(units);
         if (memory_ == "compress") join_packed(units);

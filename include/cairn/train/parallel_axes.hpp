@@ -18,6 +18,8 @@ struct parallel_axes {
     bool sequence_parallel = false;  // of a tensor axis: norms and dropout of 1 / tensor of the positions on each rank
     std::string schedule = "1f1b";
     int virtual_stages = 0;
+    std::vector<std::string> cut_before;  // layers in front of which a stage of the pipeline begins; empty: balanced
+    std::string cut_by = "declared";      // costs by which stages are balanced: declared, or a simulated machine's
 
     int spatial_ranks() const {
         int product = 1;
@@ -51,6 +53,8 @@ inline parallel_axes read_parallel_axes(configuration& settings, int ranks) {
     a.sequence_parallel = settings.get("parallel.sequence_parallel", false);
     a.schedule = settings.get("parallel.schedule", "1f1b");
     a.virtual_stages = settings.get("parallel.virtual_stages", 0, from_to(0, 1024));
+    a.cut_before = settings.get("parallel.cut_before", std::vector<std::string>{});
+    a.cut_by = settings.choice("parallel.cut_by", {"declared", "machine"}, "declared");
     require(a.spatial.size() <= 3, "parallel.spatial has ", a.spatial.size(),
             " numbers; it has one for each spatial axis of a sample, [2, 1, 1] for example");
     require(!a.sequence_parallel || a.tensor > 1,

@@ -3,7 +3,8 @@
 // it).
 //   time of a unit = max(flops / rate, bytes / bandwidth) of the declared machine below
 //   time of a cut  = bytes that cross it, forward and back, / bandwidth: inside a residual block the skip crosses too
-// In a simulation both are those of the simulated machine (unit_seconds.hpp).
+// With parallel.cut_by = machine a simulation takes both from its machine (unit_seconds.hpp); parallel.cut_before names
+// the cuts.
 
 #include <cairn/comm/any.hpp>
 #include <cairn/comm/collectives/all_reduce.hpp>
@@ -94,6 +95,24 @@ struct declared_machine {
 };
 
 namespace detail {
+
+/// Numbers of the units in front of which a stage begins.
+inline std::vector<int> named_cuts(const std::vector<planned_unit>& units, const std::vector<std::string>& names,
+                                   int stages) {
+    require(std::ssize(names) == stages - 1, "parallel.cut_before names ", names.size(), " layers; ", stages,
+            " stages begin with the model and in front of ", stages - 1);
+    std::vector<int> cuts;
+    for (const std::string& name : names) {
+        const auto begins = [&](const planned_unit& u) { return u.first == name || u.first.starts_with(name + '/'); };
+        const auto at = std::ranges::find_if(units, begins);
+        require(at != units.end(), "parallel.cut_before: no piece of the model that may be cut off begins with ", name,
+                "; train --plan names them");
+        cuts.push_back(static_cast<int>(at - units.begin()));
+        require(cuts.back() > (cuts.size() > 1 ? cuts[cuts.size() - 2] : 0), "parallel.cut_before: ", name,
+                " does not come after the layer before it");
+    }
+    return cuts;
+}
 
 /// Parameters, gradients, and two numbers a parameter of the optimizer.
 inline double fixed_bytes(const planned_unit& u) { return 4.0 * sizeof(float) * u.parameters; }
@@ -199,8 +218,10 @@ inline pipeline_plan plan_pipeline(const std::vector<planned_unit>& units, const
         loads.push_back({u.seconds(), detail::fixed_bytes(u), u.saved_bytes, u.crossing});
     memory_bound bound{.in_flight = detail::in_flight(p)};
     if (limit > 0) bound.limit = limit;  // of each stage; those of a rank together below
-    plan.cuts =
-        with_context(concat("parallel.pipeline = ", axes.pipeline), [&] { return balance(loads, p.stages(), bound); });
+    plan.cuts = with_context(concat("parallel.pipeline = ", axes.pipeline), [&] {
+        return axes.cut_before.empty() ? balance(loads, p.stages(), bound)
+                                       : detail::named_cuts(units, axes.cut_before, p.stages());
+    });
 
     auto next = plan.cuts.begin();
     for (std::size_t u = 0; u < units.size(); ++u)
