@@ -1,7 +1,7 @@
 #pragma once
 // Costs of a pipeline's units on the machine of a phantom rank (core/phantom.hpp): each unit runs as a stage of its own
-// on memory that is never touched, forward and both halves of backward, and its kernels are priced. So a pipeline is cut
-// by what the simulated machine is slow at: parallel.cut_by = machine.
+// on memory that is never touched, forward and both halves of backward, and its kernels are priced. With
+// parallel.cut_by = machine pipelines are cut by what the simulated machine is slow at.
 
 #include <cairn/core/arena.hpp>
 #include <cairn/core/phantom_rank.hpp>
