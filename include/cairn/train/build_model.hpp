@@ -158,33 +158,39 @@ private:
         const shape one = made_.over.batch_here(1, task_.data.sample);
         const shape in = one.with(0, shard_of(here, m, 0).count);
         std::vector<planned_unit> units = planned_units(model, in);
+        std::vector<planned_unit> priced;  // on the machine of a simulation
         if constexpr (std::same_as<D, cpu>)
-            if (mesh_.axes.cut_by == "machine") {
+            if (mesh_.axes.cut_by == "machine" || task_.options.slack) {
                 require(on_phantom_rank(),
                         "parallel.cut_by = machine is for simulations (train --simulate), which print the stages; a "
                         "run on real ranks takes them by parallel.cut_before");
                 require(!mesh_.axes.share_layers(),
                         "parallel.cut_by = machine prices layers one by one; those that ranks share (parallel.tensor, "
                         "parallel.spatial) send as they run: take parallel.cut_by = declared");
-                price_on_machine(units, make_model<D, T>(settings_, task_.data.sample, outputs, {}, task_.data.graph),
+                priced = units;
+                price_on_machine(priced, make_model<D, T>(settings_, task_.data.sample, outputs, {}, task_.data.graph),
                                  in);
+                if (mesh_.axes.cut_by == "machine") units = priced;
             }
         if (made_.over.spatial) join_after_switch(units, model);
         if (!split_places_.empty()) join_split_layers(units);
-        if (memory_ == "compress") join_packed(units);
+        if (memory_ == "compress")
+            for (auto* const all : {&units, &priced})
+                if (!all->empty()) join_packed(*all);
         require(split_places_.empty() || mesh_.axes.pipeline <= std::ssize(units),
                 "train.algorithm = ", task_.algorithm, " puts layers on ranks: ", mesh_.axes.pipeline,
                 " ranks, but the model has ", units.size(), " layers to split; start at most ", units.size(),
                 " (mpirun -np ", units.size(), ')');
         agree_on_costs(world_, units);
+        if (!priced.empty()) agree_on_costs(world_, priced);
         pipeline_plan plan = plan_pipeline(units, mesh_.axes, m, memory_limit());
         for (const auto& [name, parameter] : model.parameters())
             if (parameter->tied_to.empty()) plan.parameters.push_back(name);
         require_equal(world_, describe(plan, m) + schedule_csv(plan.program(m)), "the plan of the pipeline");
+        if (task_.options.slack) plan.slack = slack_of(plan, priced, *task_.options.slack);
         for (int& c : plan.cuts) c = units[static_cast<std::size_t>(c)].number;
         std::vector<sequential<T, D>> stages = cut(model, one, plan.cuts);
         plan.boundaries = boundaries_of(stages, one);
-        plan.slack = task_.options.slack;
         std::vector<shape> inputs;
         for (std::size_t s = 0; s < stages.size(); ++s)
             if (plan.rank_of_stage[s] == mesh_.grid.coordinate("pipeline")) {

@@ -58,31 +58,29 @@ struct pipeline_plan {
     std::vector<planned_unit> stages;
     std::vector<shape> boundaries;        // of a batch of one sample, cut.hpp
     std::vector<std::string> parameters;  // paths of the whole model, in order
-    std::optional<host_power> slack;      // of a simulated machine, whose ranks slow down where others wait
+    /// Of a simulated machine, whose ranks slow down where others wait: what stages and a message take on it.
+    struct machine_slack {
+        host_power power;
+        std::vector<stage_costs> stages;
+        double hop = 0;
+    };
+    std::optional<machine_slack> slack;
 
     /// Of a step with so many micro-batches, validated. The schedule auto sees costs where each rank has one stage:
     /// with more they could change the placement.
     pipeline_program program(int micro_batches) const {
         schedule_shape s = shape_of_schedule;
         s.micro_batches = micro_batches;
-        std::vector<stage_costs> of_stages;
-        for (const planned_unit& stage : stages) of_stages.push_back(stage.costs);
         schedule_costs costs;
-        if (shape_of_schedule.virtual_stages == 1) costs.stages = of_stages;
+        if (shape_of_schedule.virtual_stages == 1)
+            for (const planned_unit& stage : stages) costs.stages.push_back(stage.costs);
         pipeline_program p = schedule_from(schedule, s, costs);
         validate(p);
         require(p.rank_of_stage == rank_of_stage, "schedule ", schedule, ": a batch of ", micro_batches,
                 " micro-batches would need another placement of the stages than one of ",
                 shape_of_schedule.micro_batches, "; name a schedule, or set train.drop_last = true");
-        if (slack) slow_on_slack(p, of_stages, longest_hop(), *slack);
+        if (slack) slow_on_slack(p, slack->stages, slack->hop, slack->power);
         return p;
-    }
-
-    /// Time of a message between two stages.
-    double longest_hop() const {
-        double longest = 0;
-        for (std::size_t s = 1; s < stages.size(); ++s) longest = std::max(longest, stages[s].crossing / 2);
-        return longest;
     }
 };
 
@@ -233,6 +231,26 @@ inline pipeline_plan plan_pipeline(const std::vector<planned_unit>& units, const
         }
     if (limit > 0) detail::require_ranks_within(p, plan.stages, limit);
     return plan;
+}
+
+/// What a plan's stages take by the costs of these units, the ones that it cut.
+inline pipeline_plan::machine_slack slack_of(const pipeline_plan& plan, const std::vector<planned_unit>& units,
+                                             const host_power& power) {
+    pipeline_plan::machine_slack slack{power, {}, 0};
+    auto next = plan.cuts.begin();
+    for (std::size_t u = 0; u < units.size(); ++u) {
+        const bool begins = next != plan.cuts.end() && static_cast<int>(u) == *next;
+        if (begins) {
+            ++next;
+            slack.hop = std::max(slack.hop, units[u].crossing / 2);
+        }
+        if (u == 0 || begins) slack.stages.push_back({0, 0, 0});
+        stage_costs& stage = slack.stages.back();
+        stage.forward += units[u].costs.forward;
+        stage.input += units[u].costs.input;
+        stage.weight += units[u].costs.weight;
+    }
+    return slack;
 }
 
 /// Stages, bytes of each rank, and the bubble that the schedule has with these costs.
