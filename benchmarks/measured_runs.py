@@ -109,6 +109,11 @@ def positive(text):
     return value
 
 
+def absolute(text):
+    """Of a path that is given: run_child() starts programs in the repository's root."""
+    return pathlib.Path(text).resolve()
+
+
 def default_mpirun():
     # Without binding: libtorch's communication threads would share the one core of their rank.
     command = "mpirun --oversubscribe --bind-to none"

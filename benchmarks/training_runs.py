@@ -11,6 +11,7 @@ import tempfile
 import time
 
 import json_file
+import measured_runs
 
 # Errors with which `train` ends a run whose loss is not finite, or has grown to a multiple of its start.
 DIVERGED = re.compile(r"training diverges|is -?(inf|nan)\b|not finite")
@@ -22,6 +23,15 @@ def program(build):
         if (build / "benchmarks" / name).exists():
             return build / "benchmarks" / name
     sys.exit(f"{build}/benchmarks/train does not exist; benchmarks/quickstart --build-only builds it")
+
+
+
+def tuning_report(build, workload, *words, launch=()):
+    """All that train --tune tried, with records of reference/ (benchmarks/train/tune_settings.hpp). `words`: its options; `launch`: what starts it on hosts."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder, "report.json")
+        measured_runs.run_child([*launch, program(build), workload, "--records", measured_runs.ROOT / "reference", "--report", report, *words], None, figures=())
+        return json.loads(report.read_text())
 
 
 def attempt(options, workload, settings, steps=None, until=None, launch=()):

@@ -212,7 +212,9 @@ inline tuned tune(const cairn::configuration& settings, const tuning_request& as
         tuning::print_front(cairn::front_of(log.trials(), by_bytes), "front of communication and energy:");
     } else {
         tuning::print_front({cairn::front_of(log.trials(), {goal}).front()}, "best:");
-        tuning::print_front({result.choice}, "chosen, the simplest within 3 % of it:");
+        tuning::print_front(
+            {result.choice},
+            cairn::concat("chosen, the simplest within ", std::lround(100 * tuning::margin), " % of it:").c_str());
     }
     return result;
 }

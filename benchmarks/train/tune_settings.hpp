@@ -26,11 +26,33 @@
 
 namespace tuning {
 
-/// f() with standard output and error shut: in a child process, whose result is what it returns.
+/// While it lives, nothing is printed to standard output or error.
+class shut_stream {
+public:
+    explicit shut_stream(std::FILE* stream) : stream_(stream), kept_(dup(fileno(stream))) {
+        std::fflush(stream_);
+        const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        cairn::require(kept_ >= 0 && nowhere >= 0 && dup2(nowhere, fileno(stream_)) >= 0, "/dev/null cannot be opened");
+        close(nowhere);
+    }
+    shut_stream(const shut_stream&) = delete;
+    shut_stream& operator=(const shut_stream&) = delete;
+    ~shut_stream() {
+        std::cout.flush();
+        std::fflush(stream_);
+        dup2(kept_, fileno(stream_));
+        close(kept_);
+    }
+
+private:
+    std::FILE* stream_;
+    int kept_;
+};
+
+/// f() with both shut: in a child process, whose result is what it returns.
 template <class F>
 std::string in_silence(F&& f) {
-    for (std::FILE* stream : {stdout, stderr})
-        if (!std::freopen("/dev/null", "w", stream)) cairn::fail("/dev/null cannot be opened");
+    const shut_stream output(stdout), errors(stderr);
     return f();
 }
 
@@ -89,39 +111,16 @@ inline tuned by_simulation(const cairn::configuration& settings, const cairn::se
     return tune(settings, asked, ranks, needs, &machine, run, true);
 }
 
-/// While it lives, standard output is shut.
-class silent_output {
-public:
-    silent_output() : kept_(dup(STDOUT_FILENO)) {
-        std::fflush(stdout);
-        const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-        cairn::require(kept_ >= 0 && nowhere >= 0 && dup2(nowhere, STDOUT_FILENO) >= 0, "/dev/null cannot be opened");
-        close(nowhere);
-    }
-    silent_output(const silent_output&) = delete;
-    silent_output& operator=(const silent_output&) = delete;
-    ~silent_output() {
-        std::cout.flush();
-        std::fflush(stdout);
-        dup2(kept_, STDOUT_FILENO);
-        close(kept_);
-    }
-
-private:
-    int kept_;
-};
-
 /// Outcomes of configurations, by a few steps of each on the ranks that there are.
 inline std::vector<cairn::tuning_outcome> measured(const cairn::configuration& settings, cairn::session_options options,
                                                    const std::vector<cairn::tuning_settings>& all,
                                                    cairn::any_communicator& world, int local_rank) {
-    options.generated = true;
     options.max_steps = options.max_steps < 0 ? 8 : options.max_steps;
     std::vector<cairn::tuning_outcome> outcomes;
     for (const cairn::tuning_settings& chosen : all) {
         std::string told;
         try {
-            const silent_output session;
+            const shut_stream output(stdout);
             told =
                 run_session(applied(settings, chosen), options, world.split(0, world.rank()), local_rank, false, false)
                     .dump();
@@ -141,7 +140,8 @@ inline void measure_finalists(tuned& found, const cairn::configuration& settings
     std::vector<cairn::tuning_settings> all;
     for (const cairn::tuning_trial& t : found.finalists) all.push_back(t.settings);
     std::vector<cairn::tuning_trial> trials = found.finalists;
-    for (int round = 0; round < 2; ++round) {
+    constexpr int rounds = 2;
+    for (int round = 0; round < rounds; ++round) {
         const auto outcomes = measured(settings, options, all, world, local_rank);
         for (std::size_t i = 0; i < all.size(); ++i) {
             cairn::tuning_outcome& best = trials[i].outcome;
@@ -149,7 +149,7 @@ inline void measure_finalists(tuned& found, const cairn::configuration& settings
                 best = outcomes[i];
         }
     }
-    if (world.rank() == 0) std::printf("measured on these ranks, %d rounds:\n", 2);
+    if (world.rank() == 0) std::printf("measured on these ranks, %d rounds:\n", rounds);
     found.report["measured"] = nlohmann::json::array();
     for (std::size_t i = 0; i < all.size(); ++i) {
         const double expected = found.finalists[i].outcome.seconds;

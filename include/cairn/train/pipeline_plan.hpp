@@ -112,6 +112,20 @@ inline std::vector<int> named_cuts(const std::vector<planned_unit>& units, const
     return cuts;
 }
 
+/// Units that became one up to each cut; `cuts`: numbers of units, ascending.
+inline std::vector<planned_unit> joined_at(const std::vector<planned_unit>& units, const std::vector<int>& cuts) {
+    std::vector<planned_unit> stages;
+    auto next = cuts.begin();
+    for (std::size_t u = 0; u < units.size(); ++u)
+        if (u == 0 || (next != cuts.end() && static_cast<int>(u) == *next)) {
+            if (u > 0) ++next;
+            stages.push_back(units[u]);
+        } else {
+            stages.back().join(units[u]);
+        }
+    return stages;
+}
+
 /// Parameters, gradients, and two numbers a parameter of the optimizer.
 inline double fixed_bytes(const planned_unit& u) { return 4.0 * sizeof(float) * u.parameters; }
 
@@ -221,14 +235,7 @@ inline pipeline_plan plan_pipeline(const std::vector<planned_unit>& units, const
                                        : detail::named_cuts(units, axes.cut_before, p.stages());
     });
 
-    auto next = plan.cuts.begin();
-    for (std::size_t u = 0; u < units.size(); ++u)
-        if (u == 0 || (next != plan.cuts.end() && static_cast<int>(u) == *next)) {
-            if (u > 0) ++next;
-            plan.stages.push_back(units[u]);
-        } else {
-            plan.stages.back().join(units[u]);
-        }
+    plan.stages = detail::joined_at(units, plan.cuts);
     if (limit > 0) detail::require_ranks_within(p, plan.stages, limit);
     return plan;
 }
@@ -237,18 +244,9 @@ inline pipeline_plan plan_pipeline(const std::vector<planned_unit>& units, const
 inline pipeline_plan::machine_slack slack_of(const pipeline_plan& plan, const std::vector<planned_unit>& units,
                                              const host_power& power) {
     pipeline_plan::machine_slack slack{power, {}, 0};
-    auto next = plan.cuts.begin();
-    for (std::size_t u = 0; u < units.size(); ++u) {
-        const bool begins = next != plan.cuts.end() && static_cast<int>(u) == *next;
-        if (begins) {
-            ++next;
-            slack.hop = std::max(slack.hop, units[u].crossing / 2);
-        }
-        if (u == 0 || begins) slack.stages.push_back({0, 0, 0});
-        stage_costs& stage = slack.stages.back();
-        stage.forward += units[u].costs.forward;
-        stage.input += units[u].costs.input;
-        stage.weight += units[u].costs.weight;
+    for (const planned_unit& stage : detail::joined_at(units, plan.cuts)) {
+        if (!slack.stages.empty()) slack.hop = std::max(slack.hop, stage.crossing / 2);
+        slack.stages.push_back(stage.costs);
     }
     return slack;
 }
