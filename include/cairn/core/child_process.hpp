@@ -29,7 +29,8 @@ private:
     int signal_;
 };
 
-/// A child process with a copy of this one's memory, in which f() runs. The caller has no threads that f needs.
+/// A child process with a copy of this one's memory, in which f() runs. The caller has no threads that f needs: kernels
+/// compute there with set_threads(1).
 class child_process {
 public:
     /// f() returns a text. Throws where there can be no child.

@@ -6,6 +6,7 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/optim/precondition/kfac.hpp>
 #include <cairn/parallel/kfac_ranks.hpp>
+#include <cairn/parallel/tensor/vocabulary_cross_entropy.hpp>
 #include <cairn/perf/data_movement.hpp>
 #include <cairn/train/run_parts.hpp>
 
