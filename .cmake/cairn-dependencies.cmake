@@ -92,6 +92,17 @@ if(NOT TARGET cairn::xtensor)
     set_target_properties(cairn::xtensor PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${cairn_xtensor_includes}")
 endif()
 
+# Checksums of saved states; its header alone is used.
+if(NOT TARGET cairn::xxhash)
+    find_path(XXHASH_INCLUDE_DIR NAMES xxhash.h HINTS ${XXHASH_ROOT} $ENV{XXHASH_ROOT} PATH_SUFFIXES include)
+    if(NOT XXHASH_INCLUDE_DIR)
+        cairn_missing("xxHash" "libxxhash-dev")
+    endif()
+    mark_as_advanced(XXHASH_INCLUDE_DIR)
+    add_library(cairn::xxhash INTERFACE IMPORTED GLOBAL)
+    set_target_properties(cairn::xxhash PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${XXHASH_INCLUDE_DIR}")
+endif()
+
 # BLAS with the C interface, and LAPACK: OpenBLAS holds all three. Else the reference libraries or what FindLAPACK
 # knows.
 if(NOT TARGET cairn::blas)

@@ -12,6 +12,8 @@
 #include <cairn/core/random.hpp>
 #include <cairn/stash/bounded_codec.hpp>
 #include <cairn/state/checksum.hpp>
+#include <cairn/state/digest.hpp>
+#include <cairn/state/xxh3.hpp>
 
 namespace oracle {
 
@@ -47,6 +49,8 @@ struct wanted {
     decltype(&oracle::softmax_gradient) softmax_gradient = oracle::softmax_gradient;
     decltype(&cairn::random_stream::bits4) random_bits = &cairn::random_stream::bits4;
     decltype(&cairn::crc32c) checksum = cairn::crc32c;
+    decltype(&cairn::xxh3) xxh3 = cairn::xxh3;
+    decltype(&cairn::tensor_digest::add) digest = &cairn::tensor_digest::add;
     decltype(&packed_and_back) codec = packed_and_back;
     void (cairn::emulation::block_runner::*run)(cairn::index_t, const kernel_that_waits&) =
         &cairn::emulation::block_runner::run<kernel_that_waits>;

@@ -77,6 +77,7 @@ DOORS = [
     ("FFTW", r"fftw3.*\.h", "data/"),
     ("zlib", r"zlib\.h", "data/"),
     ("zstd", r"zstd.*\.h", ""),
+    ("xxHash", r"(xxhash|xxh3)\.h", "state/xxh3.hpp"),
     ("toml++", r"toml\+\+/.*", "train/"),
     ("nlohmann-json", r"nlohmann/.*", "train/"),
     ("fmt", r"fmt/.*", "train/"),
