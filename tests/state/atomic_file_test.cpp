@@ -1,6 +1,7 @@
 // Whatever goes wrong while a state is saved, what is at its path is the complete old or the complete new state.
 
 #include "catch.hpp"
+#include "state/breaking_system.hpp"
 #include "state/temporary_folder.hpp"
 
 #include <cairn/core/random.hpp>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 using namespace cairn;
+using cairn::test::breaking_system, cairn::test::in_child;
 using Catch::Matchers::Contains;
 
 namespace {
@@ -53,55 +55,10 @@ struct uniform_state {
     }
 };
 
-// Fails, or dies, at call number *left. A write does half of its work before.
-struct breaking_system : posix_system {
-    int* left;
-    bool die;
-
-    breaking_system(int* calls, bool kill) : left(calls), die(kill) {}
-
-    bool breaks() {
-        if (--*left != 0) return false;
-        if (die) raise(SIGKILL);
-        errno = ENOSPC;
-        return true;
-    }
-    int open(const char* path, int flags) { return breaks() ? -1 : posix_system::open(path, flags); }
-    ssize_t write(int file, const void* data, std::size_t bytes) {
-        if (*left == 1) bytes -= static_cast<std::size_t>(posix_system::write(file, data, bytes / 2));
-        return breaks() ? -1 : posix_system::write(file, data, bytes);
-    }
-    int fsync(int file) { return breaks() ? -1 : posix_system::fsync(file); }
-    int close(int file) {
-        const bool broken = breaks();
-        return posix_system::close(file) + (broken ? -1 : 0);
-    }
-    int rename(const char* from, const char* to) { return breaks() ? -1 : posix_system::rename(from, to); }
-};
-
 // Number of the file at `path`, another one for each version that is renamed into place; 0 when there is none.
 ino_t identity(const std::filesystem::path& path) {
     struct stat info {};
     return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
-}
-
-// Runs `action` in a child process, which ends by itself or by a signal. Returns the status of waitpid.
-template <class Action>
-int in_child(Action action) {
-    std::cout.flush();
-    const pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-        try {
-            action();
-            _exit(0);
-        } catch (...) {
-            _exit(1);
-        }
-    }
-    int status = 0;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    return status;
 }
 
 }  // namespace
@@ -119,7 +76,7 @@ TEST_CASE("a system call that fails leaves the earlier state or the new one") {
         save_state(path, old.view());
         int left = k;
         try {
-            save_state(path, changed.view(), breaking_system{&left, false});
+            save_state(path, changed.view(), breaking_system{&left, ENOSPC});
             succeeded = true;
         } catch (const error& e) {
             ++failures;
@@ -149,7 +106,7 @@ TEST_CASE("a process that dies at any system call leaves the earlier state or th
         REQUIRE(k < 100);
         const int status = in_child([&] {
             int left = k;
-            save_state(path, changed.view(), breaking_system{&left, true});
+            save_state(path, changed.view(), breaking_system{&left});
         });
         load_state(path, found.view());
         REQUIRE((found.is(1) || found.is(2)));

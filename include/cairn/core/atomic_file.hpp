@@ -5,11 +5,11 @@
 // Each step can fail; the old file is then untouched and path.tmp is removed.
 
 #include <cairn/core/error.hpp>
+#include <cairn/core/posix_system.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -20,16 +20,6 @@
 
 namespace cairn {
 
-/// The system calls of atomic_file. Tests put one in its place that fails, or dies, at the k-th call.
-struct posix_system {
-    int open(const char* path, int flags) { return ::open(path, flags | O_CLOEXEC, 0666); }
-    ssize_t write(int file, const void* data, std::size_t bytes) { return ::write(file, data, bytes); }
-    int fsync(int file) { return ::fsync(file); }
-    int close(int file) { return ::close(file); }
-    int rename(const char* from, const char* to) { return std::rename(from, to); }
-    int unlink(const char* path) { return ::unlink(path); }
-};
-
 /// Writes a new version of a file. Nothing at `path` changes before commit().
 template <class System = posix_system>
 class atomic_file {
@@ -37,7 +27,7 @@ public:
     /// Throws when path.tmp cannot be created. Where several processes write the file, each needs its own `suffix`.
     explicit atomic_file(const std::filesystem::path& path, System system = {}, const std::string& suffix = ".tmp")
         : path_(path), temporary_(path.string() + suffix), system_(std::move(system)) {
-        file_ = system_.open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+        open(O_WRONLY | O_CREAT | O_TRUNC);
         if (file_ < 0) fail_with("cannot be created");  // and the destructor does not run
     }
 
@@ -52,8 +42,8 @@ public:
     void write(const void* data, std::size_t bytes) {
         const auto* at = static_cast<const char*>(data);
         while (bytes > 0) {
-            const ssize_t done = system_.write(file_, at, std::min<std::size_t>(bytes, std::size_t{1} << 26));
-            if (done < 0 && errno == EINTR) continue;
+            const ssize_t done = uninterrupted(
+                [&] { return system_.write(file_, at, std::min<std::size_t>(bytes, std::size_t{1} << 26)); });
             if (done <= 0) fail_with("write failed");
             at += done;
             bytes -= static_cast<std::size_t>(done);
@@ -65,21 +55,32 @@ public:
 
     /// Puts the new content in place of the old one. When it returns, the new content is on disk.
     void commit() {
-        if (system_.fsync(file_) != 0) fail_with("fsync failed");
-        if (system_.close(std::exchange(file_, -1)) != 0) fail_with("close failed");
-        if (system_.rename(temporary_.c_str(), path_.c_str()) != 0)
+        sync();
+        put_in_place();
+    }
+
+protected:
+    /// For a derived class that opens and writes in another way (state/direct_file.hpp).
+    struct opened_later {};
+    atomic_file(opened_later, const std::filesystem::path& path, System system)
+        : path_(path), temporary_(path.string() + ".tmp"), system_(std::move(system)) {}
+
+    void open(int flags) {
+        file_ = uninterrupted([&] { return system_.open(temporary_.c_str(), flags); });
+    }
+    void sync() {
+        if (uninterrupted([&] { return system_.fsync(file_); }) != 0) fail_with("fsync failed");
+    }
+    void put_in_place() {
+        if (system_.close(std::exchange(file_, -1)) != 0 && errno != EINTR) fail_with("close failed");
+        if (uninterrupted([&] { return system_.rename(temporary_.c_str(), path_.c_str()); }) != 0)
             fail_with("cannot be renamed to " + path_.filename().string());
         renamed_ = true;
         const std::string folder = path_.has_parent_path() ? path_.parent_path().string() : ".";
-        const int directory = system_.open(folder.c_str(), O_RDONLY | O_DIRECTORY);
-        const bool synced = directory >= 0 && system_.fsync(directory) == 0;
-        const int reason = errno;
-        if (directory >= 0) system_.close(directory);
-        require(synced, path_.string(), ": is in place, but may not survive a power failure: fsync of ", folder, ": ",
-                std::strerror(reason));
+        if (!sync_directory(system_, folder))
+            fail(path_.string(), ": is in place, but may not survive a power failure: fsync of ", folder, ": ",
+                 std::strerror(errno));
     }
-
-private:
     [[noreturn]] void fail_with(const std::string& what) const {
         const int reason = errno;
         fail(temporary_, ": ", what, ", byte ", written_, ": ", std::strerror(reason), "; ", path_.filename().string(),

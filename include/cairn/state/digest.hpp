@@ -1,7 +1,7 @@
 #pragma once
 // A digest of a tensor that adds up over pieces, hence the same on every mesh:
 //   d(T) = Σᵢ (bitsᵢ + 1) · K[i mod 1024] · M^⌊i/1024⌋ mod 2⁶⁴
-// i: position in the whole tensor; bitsᵢ: the element as an unsigned number of 32 bits (elements of 64 bits are two, low
+// i: position in the whole tensor; bitsᵢ: the element as an unsigned number of 32 bits (those of 64 bits are two, low
 // half first; smaller ones are widened); K: odd numbers of 32 bits from SplitMix64 (Steele et al. 2014) of seed 0;
 // M = 0x9E3779B97F4A7C15. All factors are odd: one changed bit always shows. Linear, so it finds accidents, not
 // attackers. Tested against the formula, over random splits, and by flipping bits.
