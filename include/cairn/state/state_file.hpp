@@ -26,21 +26,22 @@ inline void require_same_entries(const std::string& file, const std::vector<stor
     const auto differs = [&](const auto&... what) {
         if (++count <= 8) differences += concat(count > 1 ? "; " : "", what...);
     };
-    const auto kind = [](const auto& e) {
-        return concat(element_infos[static_cast<std::size_t>(e.type)].name, ' ', e.shape);
+    const auto kind = [](element_type type, const shape& s) {
+        return concat(element_infos[static_cast<std::size_t>(type)].name, ' ', s);
     };
     for (const auto& e : state.entries()) {
         const auto found = by_name.find(e.name);
         if (found == by_name.end()) {
-            differs(e.name, " (", kind(e), ") is not in the file");
+            differs(e.name, " (", kind(e.type, e.where.global), ") is not in the file");
             continue;
         }
-        if (found->second->type != e.type || !(found->second->shape == e.shape))
-            differs(e.name, " is ", kind(*found->second), " in the file, ", kind(e), " in the program");
+        if (found->second->type != e.type || found->second->shape != e.where.global)
+            differs(e.name, " is ", kind(found->second->type, found->second->shape), " in the file, ",
+                    kind(e.type, e.where.global), " in the program");
         by_name.erase(found);
     }
     for (const stored_entry& e : stored)
-        if (by_name.count(e.name)) differs(e.name, " (", kind(e), ") is only in the file");
+        if (by_name.count(e.name)) differs(e.name, " (", kind(e.type, e.shape), ") is only in the file");
     if (count > 8) differences += concat("; and ", count - 8, " more");
     require(count == 0, file, ": saved by another model or set-up: ", differences);
 }
@@ -55,6 +56,9 @@ void save_state(const std::filesystem::path& path, const state_view& state, Syst
                 storage where = storage::shared) {
     if (on_phantom_rank()) return phantom_here->write_storage(where, static_cast<double>(state.bytes()));
     using namespace detail;
+    for (const auto& e : state.entries())
+        require(e.where.is_whole(), path.string(), ": ", e.name, " is to be ", e.where,
+                "; a file of its own has whole tensors (state/pack.hpp has pieces)");
     const std::string directory = state_directory(state);
     state_header header{{}, state_order, state_version, directory.size(), crc32c(directory.data(), directory.size()),
                         0};

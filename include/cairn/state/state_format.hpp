@@ -65,8 +65,8 @@ inline std::string state_directory(const state_view& state) {
         append_raw(out, static_cast<std::uint32_t>(e.name.size()));
         out += e.name;
         append_raw(out, e.type);
-        append_raw(out, static_cast<std::uint8_t>(e.shape.rank()));
-        for (const index_t extent : e.shape) append_raw(out, static_cast<std::int64_t>(extent));
+        append_raw(out, static_cast<std::uint8_t>(e.where.extent.rank()));
+        for (const index_t extent : e.where.extent) append_raw(out, static_cast<std::int64_t>(extent));
         append_raw(out, static_cast<std::uint64_t>(e.bytes()));
         append_raw(out, crc32c(e.bytes_begin(), e.bytes()));
     }
@@ -118,7 +118,9 @@ private:
 /// Takes numbers out of the directory; a directory that ends early is an error.
 class directory_parser {
 public:
-    directory_parser(const std::string& bytes, const std::string& file) : bytes_(bytes), file_(file) {}
+    /// `begin`: position of the bytes in the file.
+    directory_parser(const std::string& bytes, const std::string& file, std::size_t begin)
+        : bytes_(bytes), file_(file), begin_(begin) {}
 
     template <class T>
     T number() {
@@ -134,15 +136,14 @@ public:
 
 private:
     const char* take(std::size_t bytes) {
-        require(bytes <= left(), file_, ": byte ", state_header_bytes + at_,
-                ": the directory ends in the middle of an entry");
+        require(bytes <= left(), file_, ": byte ", begin_ + at_, ": the directory ends in the middle of an entry");
         at_ += bytes;
         return bytes_.data() + at_ - bytes;
     }
 
     const std::string& bytes_;
     const std::string& file_;
-    std::size_t at_ = 0;
+    std::size_t begin_, at_ = 0;
 };
 
 inline stored_entry parse_entry(directory_parser& in, const std::string& file, std::uint64_t number) {
@@ -169,12 +170,12 @@ inline stored_entry parse_entry(directory_parser& in, const std::string& file, s
     return e;
 }
 
-/// The bytes between `begin` and the entry must be zero: so no damaged byte of a file goes unseen.
-inline void require_zeros(const state_reader& file, std::uint64_t begin, const stored_entry& e) {
-    std::array<char, state_alignment> padding{};
-    file.read(begin, padding.data(), e.position - begin, "the padding before " + e.name);
+/// The bytes from `begin` to `end`, before what `name` says, must be zero: so no damaged byte of a file goes unseen.
+inline void require_zeros(const state_reader& file, std::uint64_t begin, std::uint64_t end, const std::string& name) {
+    std::array<char, 4096> padding{};
+    file.read(begin, padding.data(), end - begin, "the padding before " + name);
     require(std::count(padding.begin(), padding.end(), '\0') == std::ssize(padding), file.name(), ": bytes ", begin,
-            " to ", e.position, ", before entry ", e.name, ", are not zero: corrupt file");
+            " to ", end, ", before ", name, ", are not zero: corrupt file");
 }
 
 inline std::vector<stored_entry> read_directory(const state_reader& file) {
@@ -193,7 +194,7 @@ inline std::vector<stored_entry> read_directory(const state_reader& file) {
     require(crc32c(directory.data(), directory.size()) == header.directory_checksum, file.name(), ": byte ",
             sizeof header, ": the directory's checksum is wrong: corrupt file");
 
-    directory_parser in(directory, file.name());
+    directory_parser in(directory, file.name(), sizeof header);
     const auto count = in.number<std::uint64_t>();
     std::vector<stored_entry> entries;
     std::uint64_t end = sizeof header + directory.size();
@@ -203,7 +204,7 @@ inline std::vector<stored_entry> read_directory(const state_reader& file) {
         e.position = state_aligned(end);
         require(e.position <= file.size() && e.bytes <= file.size() - e.position, file.name(), ": truncated: entry ",
                 e.name, " needs bytes ", e.position, " to ", e.position + e.bytes, ", the file has ", file.size());
-        require_zeros(file, end, e);
+        require_zeros(file, end, e.position, e.name);
         end = e.position + e.bytes;
     }
     require(in.left() == 0, file.name(), ": the directory has ", in.left(), " bytes after its last entry");

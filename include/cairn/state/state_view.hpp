@@ -1,6 +1,7 @@
 #pragma once
-// The state of a run as a list of names and places in memory: tensors, numbers and texts. save_state reads this list,
-// load_state writes it; it owns nothing but handles to tensors.
+// The state of a run as a list of names and places in memory: tensors, numbers and texts, or the pieces of them that
+// this rank has (piece.hpp). save_state and packs (pack.hpp) read this list, load_state and versions write it; it owns
+// nothing but handles to tensors.
 //
 //   state_view state;
 //   state.add("model", parameters.parameters());       // parameter_list
@@ -8,14 +9,18 @@
 //   state.add("optimizer", opt.tensors());             // list of {name, tensor}
 //   state.add("optimizer/steps", opt.steps());         // a number
 //   state.add("loader/position", position);            // must outlive the view
+//   state.add("model/table", slice, {.where = piece::of(layout, slice.shape(), {0, slice.size()}), .share = {1, 4}});
 
 #include <cairn/core/parameter.hpp>
 #include <cairn/core/tensor.hpp>
+#include <cairn/state/piece.hpp>
 
 #include <array>
 #include <concepts>
 #include <cstdint>
-#include <set>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -62,39 +67,67 @@ constexpr element_type element_type_of() {
     }
 }
 
+/// Of the ranks that have the same piece, which one this is: each writes its share. `of` = 0: another rank writes it all.
+struct piece_share {
+    int index = 0, of = 1;
+    bool operator==(const piece_share&) const = default;
+};
+
+/// Reading of a tensor whose first axis is that of ranks, a row each, where the number of rows is another than it was
+/// when the state was saved: an error; each gets the mean of all; each gets an equal part of the sum.
+enum class row_change { refused, mean, sum };
+
+/// What a state knows of a tensor besides its name.
+struct piece_info {
+    std::optional<piece> where = {};  // unset: the tensor is the whole
+    piece_share share = {};
+    row_change rows = row_change::refused;
+    bool optional = false;  // a saved state may be without it: it stays as it is
+};
+
 /// Names and places of everything that is saved and restored together.
 class state_view {
 public:
-    /// One named thing in memory.
+    /// One named thing in memory, whole or in part.
     struct entry {
         std::string name;
         element_type type = element_type::float32;
-        cairn::shape shape;
-        void* data = nullptr;         // elements, or the std::string of a text
+        piece where;
+        void* data = nullptr;         // the elements of the piece, or the std::string of a text
         std::shared_ptr<void> owner;  // keeps a tensor's block alive
+        piece_share share = {};
+        row_change rows = row_change::refused;
+        bool optional = false;
 
         const void* bytes_begin() const { return type == element_type::text ? text().data() : data; }
+        std::size_t element_bytes() const { return element_infos[static_cast<std::size_t>(type)].bytes; }
         std::size_t bytes() const {
-            return type == element_type::text
-                       ? text().size()
-                       : static_cast<std::size_t>(shape.size()) * element_infos[static_cast<std::size_t>(type)].bytes;
+            return type == element_type::text ? text().size() : static_cast<std::size_t>(where.count) * element_bytes();
         }
         std::string& text() const { return *static_cast<std::string*>(data); }
     };
 
-    /// A tensor; its block is kept alive. Throws when the name is taken, here and below.
+    /// A tensor, or a piece of one; its block is kept alive. Throws when the name is taken, here and below, and where
+    /// the tensor has not as many elements as the piece.
     template <class T>
-    void add(const std::string& name, const tensor<T, cpu>& t) {
+    void add(const std::string& name, const tensor<T, cpu>& t, piece_info info = {}) {
         auto handle = std::make_shared<tensor<T, cpu>>(t.share());
-        put({name, element_type_of<T>(), t.shape(), handle->data(), handle});
+        const piece where = info.where ? *info.where : piece::whole(t.shape());
+        require(where.fits() && where.count == t.size(), "state: ", name, " has ", t.size(), " elements, but is to be ",
+                where);
+        put({name, element_type_of<T>(), where, handle->data(), handle, info.share, info.rows, info.optional});
     }
 
     /// A number, of rank 0.
     template <class T>
         requires std::is_arithmetic_v<T>
-    void add(const std::string& name, T& number) { put({name, element_type_of<T>(), {}, &number, nullptr}); }
+    void add(const std::string& name, T& number, piece_info info = {}) {
+        put({name, element_type_of<T>(), piece::whole({}), &number, nullptr, info.share, info.rows, info.optional});
+    }
 
-    void add(const std::string& name, std::string& text) { put({name, element_type::text, {}, &text, nullptr}); }
+    void add(const std::string& name, std::string& text, piece_info info = {}) {
+        put({name, element_type::text, piece::whole({}), &text, nullptr, info.share, info.rows, info.optional});
+    }
 
     /// Parameter values, buffers, or any list of {name, t}, with "prefix/" in front of each name.
     template <class T>
@@ -121,13 +154,15 @@ public:
     }
 
 private:
+    // A tensor may be there in several parts.
     void put(entry e) {
-        require(names_.insert(e.name).second, "state: two entries are called ", e.name);
+        const auto [at, is_new] = names_.emplace(e.name, e.where.is_whole());
+        require(is_new || !(at->second || e.where.is_whole()), "state: two entries are called ", e.name);
         entries_.push_back(std::move(e));
     }
 
     std::vector<entry> entries_;
-    std::set<std::string> names_;
+    std::map<std::string, bool> names_;  // whether the entry is a whole tensor
 };
 
 }  // namespace cairn

@@ -1,0 +1,142 @@
+#pragma once
+// A piece of a global tensor: a box of it, and of that box's elements, in row-major order, those from `first` on.
+//   a whole tensor           the box is the tensor, and all of its elements are there
+//   a slice of a mesh axis   the box is smaller than the tensor
+//   a range, as ZeRO has it  elements [first, first + count) of a box
+//   a replica's share        the same
+// What two pieces share is found row by row along the last axis, after axes that both boxes have whole were joined with
+// the one before. So whoever wrote a state in pieces, and whoever needs other pieces of it, copies runs of memory.
+// Tested against element-wise loops on random pieces (tests/state/piece_test.cpp).
+
+#include <cairn/core/parameter.hpp>
+#include <cairn/core/range.hpp>
+#include <cairn/core/shape.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+
+namespace cairn {
+
+/// See the top of the file.
+struct piece {
+    shape global;                                  // extents of the whole tensor
+    std::array<index_t, shape::max_rank> begin{};  // of the box, by axis
+    shape extent;                                  // of the box
+    index_t first = 0, count = 0;                  // elements of the box that are here
+
+    /// All of a tensor.
+    static piece whole(const shape& s) { return {s, {}, s, 0, s.size()}; }
+    /// Elements `part` of a slice of shape `here`, which lies in the whole as `layout` says. A parameter of `parts`
+    /// equal arrays one after another (Q, K and V) has an axis more, that of the arrays.
+    static piece of(const parameter_layout& layout, const shape& here, range part) {
+        if (layout.is_whole()) return {here, {}, here, part.begin, part.count};
+        piece p{layout.global, layout.begin, here, part.begin, part.count};
+        if (layout.parts == 1) return p;
+        p = {{layout.parts, layout.global[0] / layout.parts},
+             {0, layout.begin[0]},
+             {layout.parts, here[0] / layout.parts},
+             part.begin,
+             part.count};
+        for (int a = 1; a < here.rank(); ++a) {
+            p.begin[static_cast<std::size_t>(a + 1)] = layout.begin[static_cast<std::size_t>(a)];
+            p.global.push_back(layout.global[a]);
+            p.extent.push_back(here[a]);
+        }
+        return p;
+    }
+    /// The same as row `r` of `rows`: of a tensor with an axis more in front.
+    piece in_row(index_t r, index_t rows) const {
+        piece p{{rows}, {r}, {1}, first, count};
+        for (int a = 0; a < global.rank(); ++a) {
+            p.begin[static_cast<std::size_t>(a + 1)] = begin[static_cast<std::size_t>(a)];
+            p.global.push_back(global[a]);
+            p.extent.push_back(extent[a]);
+        }
+        return p;
+    }
+
+    /// Elements [from, from + n) of those that are here.
+    piece part(index_t from, index_t n) const { return {global, begin, extent, first + from, n}; }
+    bool is_whole() const { return extent == global && first == 0 && count == global.size(); }
+    /// Whether box and elements lie within the tensor.
+    bool fits() const {
+        bool inside = extent.rank() == global.rank() && first >= 0 && count >= 0 && first <= extent.size() &&
+                      count <= extent.size() - first;
+        for (int a = 0; inside && a < global.rank(); ++a) {
+            const index_t b = begin[static_cast<std::size_t>(a)];
+            inside = b >= 0 && extent[a] <= global[a] && b <= global[a] - extent[a];
+        }
+        return inside;
+    }
+    bool operator==(const piece&) const = default;
+
+    friend std::ostream& operator<<(std::ostream& out, const piece& p) {
+        if (p.is_whole()) return out << p.global;
+        out << "elements " << p.first << " to " << p.first + p.count << " of the box " << p.extent << " from (";
+        for (int a = 0; a < p.global.rank(); ++a) out << (a ? ", " : "") << p.begin[static_cast<std::size_t>(a)];
+        return out << ") of " << p.global;
+    }
+};
+
+/// Calls run(at_a, at_b, n) for each run of elements that both pieces of one tensor have: n elements from element at_a
+/// of those of `a` are those from element at_b of `b`. Throws where the pieces are not of one tensor.
+template <class Run>
+void for_shared_runs(const piece& a, const piece& b, Run&& run) {
+    require(a.global == b.global, "pieces of a tensor of shape ", a.global, " and of one of shape ", b.global);
+    const auto at = [](int axis) { return static_cast<std::size_t>(axis); };
+    int rank = a.global.rank();
+    if (rank == 0) {
+        if (a.count && b.count) run(0, 0, 1);
+        return;
+    }
+    // Axes at the end that both boxes have whole are joined with the one before.
+    index_t inner = 1;
+    while (rank > 1 && a.extent[rank - 1] == a.global[rank - 1] && b.extent[rank - 1] == b.global[rank - 1])
+        inner *= a.global[--rank];
+    std::array<index_t, shape::max_rank> begin{}, end{}, now{};
+    for (int x = 0; x < rank; ++x) {
+        begin[at(x)] = std::max(a.begin[at(x)], b.begin[at(x)]);
+        end[at(x)] = std::min(a.begin[at(x)] + a.extent[x], b.begin[at(x)] + b.extent[x]);
+        if (begin[at(x)] >= end[at(x)]) return;
+    }
+    if (inner == 0) return;
+    const auto position = [&](const piece& p) {  // of the row's first element in the box
+        index_t i = 0;
+        for (int x = 0; x < rank; ++x) i = i * p.extent[x] + now[at(x)] - p.begin[at(x)];
+        return i * inner;
+    };
+    const int last = rank - 1;
+    const index_t length = (end[at(last)] - begin[at(last)]) * inner;
+    for (now = begin;;) {
+        const index_t in_a = position(a), in_b = position(b);
+        const index_t s = std::max({index_t{0}, a.first - in_a, b.first - in_b});
+        const index_t t = std::min({length, a.first + a.count - in_a, b.first + b.count - in_b});
+        if (s < t) run(in_a + s - a.first, in_b + s - b.first, t - s);
+        int x = last - 1;
+        while (x >= 0 && ++now[at(x)] == end[at(x)]) now[at(x)] = begin[at(x)], --x;
+        if (x < 0) return;
+    }
+}
+
+/// Copies the elements that both have from those of `a` to those of `b`. Returns how many.
+inline index_t copy_shared(const piece& a, const void* from, const piece& b, void* to, std::size_t element_bytes) {
+    index_t copied = 0;
+    for_shared_runs(a, b, [&](index_t at_a, index_t at_b, index_t n) {
+        std::memcpy(static_cast<char*>(to) + static_cast<std::size_t>(at_b) * element_bytes,
+                    static_cast<const char*>(from) + static_cast<std::size_t>(at_a) * element_bytes,
+                    static_cast<std::size_t>(n) * element_bytes);
+        copied += n;
+    });
+    return copied;
+}
+
+/// Number of elements that both have.
+inline index_t shared_elements(const piece& a, const piece& b) {
+    index_t all = 0;
+    for_shared_runs(a, b, [&](index_t, index_t, index_t n) { all += n; });
+    return all;
+}
+
+}  // namespace cairn
