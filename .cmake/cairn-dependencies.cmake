@@ -151,6 +151,8 @@ if(NOT TARGET cairn::onednn)
     cairn_optional(onednn "${cairn_onednn_found}" "convolutions and GEMM take the slower built-in kernels" "libdnnl-dev"
                    cairn_ONEDNN_library)
 
+    cairn_find(ISAL HEADERS isa-l/erasure_code.h LIBRARIES isal)
+    cairn_optional(isal "${ISAL_FOUND}" "parity of several lost hosts is slower" "libisal-dev" cairn_ISAL_library)
     find_package(ZLIB QUIET)
     cairn_optional(zlib "${ZLIB_FOUND}" "no compressed .gz and .npz files" "zlib1g-dev" ZLIB::ZLIB)
     find_package(JPEG QUIET)

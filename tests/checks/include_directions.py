@@ -77,6 +77,7 @@ DOORS = [
     ("FFTW", r"fftw3.*\.h", "data/"),
     ("zlib", r"zlib\.h", "data/"),
     ("zstd", r"zstd.*\.h", ""),
+    ("ISA-L", r"isa-l(/.*)?\.h", "state/erasure.hpp"),
     ("xxHash", r"(xxhash|xxh3)\.h", "state/xxh3.hpp"),
     ("toml++", r"toml\+\+/.*", "train/"),
     ("nlohmann-json", r"nlohmann/.*", "train/"),
