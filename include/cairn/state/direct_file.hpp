@@ -2,9 +2,9 @@
 // Writes an image in memory to a file without the page cache: open with O_DIRECT, blocks of 4 MiB, the last one padded
 // and cut off again. While all cores compute, that takes a fifth of the time of buffered writes and a tenth of their
 // processor time, and the data set stays cached. Then as atomic_file: fsync, rename, fsync of the directory.
-// Where the file system refuses O_DIRECT (EINVAL), or writes a part of a block, the rest is written buffered and taken out
-// of the cache at the end. A file whose fsync failed is removed and never synced again: the kernel has marked its pages
-// clean. The image is still in memory, for a new file.
+// Where the file system refuses O_DIRECT (EINVAL), or writes a part of a block, the rest is written buffered and taken
+// out of the cache at the end. A file whose fsync failed is removed and never synced again: the kernel has marked its
+// pages clean. The image is still in memory, for a new file.
 
 #include <cairn/core/atomic_file.hpp>
 

@@ -79,6 +79,10 @@ inline pack_directory read_pack_directory(const state_reader& file) {
     for (std::uint64_t i = 0; i < count; ++i) {
         d.pieces.push_back(parse_piece(in, file.name(), i));
         packed_piece& p = d.pieces.back();
+        if (p.holder != d.id.version) {  // in another file
+            p.zeros_from = p.position;
+            continue;
+        }
         p.zeros_from = end;
         require(p.position == position_in_pack(end, p.bytes) && p.bytes <= file.size() &&
                     p.position <= file.size() - p.bytes,
