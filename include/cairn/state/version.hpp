@@ -5,9 +5,9 @@
 //   rank 0      checks all packs: attempt, step, ranks, sizes, each element of each tensor in one piece;  writes
 //               lineage and manifest;  rename(.ATTEMPT-STEP, STEP-ATTEMPT): the commit;  fsync states/
 // A process that dies before the rename leaves a hidden directory, which clean_leavings() removes at the next start.
-// An attempt is a random number of one start of a run, so that packs of a step reached twice never mix. Packs of earlier
-// versions that hold a piece are hard links beside the own ones: each version is whole by itself, the file system
-// counts, and removing one is unlink. Removed and damaged versions first get a hidden name, as a whole.
+// An attempt is a random number of one start of a run, so that packs of a step reached twice never mix. Packs of
+// earlier versions that hold a piece are hard links beside the own ones: each version is whole by itself, the file
+// system counts, and removing one is unlink. Removed and damaged versions first get a hidden name, as a whole.
 // Tested by failing and dying at every system call (tests/state/version_test.cpp).
 
 #include <cairn/core/atomic_file.hpp>
