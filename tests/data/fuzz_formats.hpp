@@ -4,6 +4,7 @@
 
 #include "data/numpy2_pickles.hpp"
 #include "data/pickles.hpp"
+#include "state/fuzz_state_formats.hpp"
 
 #include <cairn/data/archive.hpp>
 #include <cairn/data/cifar.hpp>
@@ -103,6 +104,8 @@ inline std::vector<fuzz_format> fuzz_formats() {
                        image out;
                        decode_png(b, "x.png", out);
                    }});
+    all.push_back({"pack", {small_pack()}, parse_fuzzed_pack});
+    all.push_back({"manifest", {small_manifest_text()}, parse_fuzzed_manifest});
     return all;
 }
 

@@ -86,6 +86,38 @@ std::string sealed(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("runs of a piece in the whole tensor are those that it shares with it") {
+    draws draw{{22, 0, 0}};
+    for (int trial = 0; trial < 300; ++trial) {
+        shape global;
+        for (index_t axes = draw.below(6); axes > 0; --axes) global.push_back(draw.below(5) + (draw.below(8) ? 1 : 0));
+        std::vector<packed_piece> pieces;
+        cut(piece::whole(global), draw, pieces);
+        for (const packed_piece& p : pieces) {
+            std::vector<std::array<index_t, 3>> shared, runs;
+            for_shared_runs(p.where, piece::whole(global), [&](index_t at, index_t position, index_t n) {
+                shared.push_back({at, position, n});
+            });
+            for_runs_in_whole(p.where, [&](index_t at, index_t position, index_t n) {
+                runs.push_back({at, position, n});
+            });
+            const auto joined = [](const std::vector<std::array<index_t, 3>>& all) {
+                std::vector<std::array<index_t, 2>> elements;
+                for (const auto& [at, position, n] : all)
+                    for (index_t i = 0; i < n; ++i) elements.push_back({at + i, position + i});
+                return elements;
+            };
+            REQUIRE(joined(runs) == joined(shared));
+        }
+    }
+    piece far{{index_t{1} << 40, 2}, {0, 1}, {index_t{1} << 40, 1}, (index_t{1} << 40) - 3, 2};
+    std::vector<index_t> positions;  // found at once
+    for_runs_in_whole(far, [&](index_t, index_t position, index_t n) {
+        positions.insert(positions.end(), {position, n});
+    });
+    CHECK(positions == std::vector<index_t>{(index_t{1} << 41) - 5, 1, (index_t{1} << 41) - 3, 1});
+}
+
 TEST_CASE("coverage by pieces is what counting each element says") {
     draws draw{{21, 0, 0}};
     int refused = 0;

@@ -126,7 +126,7 @@ inline std::uint64_t digest_of(const packed_piece& p, const std::byte* data) {
     if (p.type == element_type::text)
         sum.add(data, 1, 0, p.bytes);
     else
-        for_shared_runs(p.where, piece::whole(p.where.global), [&](index_t here, index_t in_whole, index_t n) {
+        for_runs_in_whole(p.where, [&](index_t here, index_t in_whole, index_t n) {
             const std::size_t each = element_infos[static_cast<std::size_t>(p.type)].bytes;
             sum.add(data + static_cast<std::size_t>(here) * each, each, static_cast<std::uint64_t>(in_whole),
                     static_cast<std::uint64_t>(n));

@@ -49,6 +49,8 @@ inline packed_piece parse_piece(directory_parser& in, const std::string& file, s
     for (std::uint64_t* number_of : {&p.position, &p.bytes, &p.checksum, &p.digest})
         *number_of = in.number<std::uint64_t>();
     require(p.where.fits(), file, ": piece ", p.name, " does not lie within its tensor: ", p.where);
+    require(p.type != element_type::text || p.where == piece::whole({}), file, ": text ", p.name, " is a piece ",
+            p.where);
     const auto& info = element_infos[type];
     require(p.type == element_type::text || p.bytes == static_cast<std::uint64_t>(p.where.count) * info.bytes, file,
             ": piece ", p.name, ' ', p.where, " of ", info.name, " claims ", p.bytes, " bytes");

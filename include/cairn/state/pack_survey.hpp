@@ -48,7 +48,7 @@ inline void require_covered(const std::string& where, const std::vector<piece_of
                 element_infos[static_cast<std::size_t>(p->type)].name, ' ', p->where.global, " in ", *file, ", ",
                 element_infos[static_cast<std::size_t>(first.type)].name, ' ', first.where.global, " in ",
                 *pieces.front().file);
-        for_shared_runs(p->where, whole, [&, file = file](index_t, index_t at, index_t n) {
+        for_runs_in_whole(p->where, [&, file = file](index_t, index_t at, index_t n) {
             if (!runs.empty() && runs.back().file == file && runs.back().end == at)
                 runs.back().end += n;
             else

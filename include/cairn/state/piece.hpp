@@ -74,7 +74,7 @@ struct piece {
 
     friend std::ostream& operator<<(std::ostream& out, const piece& p) {
         if (p.is_whole()) return out << p.global;
-        out << "elements " << p.first << " to " << p.first + p.count << " of the box " << p.extent << " from (";
+        out << p.count << " elements from element " << p.first << " on of the box " << p.extent << " from (";
         for (int a = 0; a < p.global.rank(); ++a) out << (a ? ", " : "") << p.begin[static_cast<std::size_t>(a)];
         return out << ") of " << p.global;
     }
@@ -117,6 +117,29 @@ void for_shared_runs(const piece& a, const piece& b, Run&& run) {
         int x = last - 1;
         while (x >= 0 && ++now[at(x)] == end[at(x)]) now[at(x)] = begin[at(x)], --x;
         if (x < 0) return;
+    }
+}
+
+/// Calls run(at, position, n) for each run of a piece: n elements from element `at` of those that are here follow each
+/// other from `position` of the whole tensor on. Takes time for the elements that are here, however large the box.
+template <class Run>
+void for_runs_in_whole(const piece& p, Run&& run) {
+    int rank = p.global.rank();
+    index_t length = 1;  // of a row of the box that is one run: axes at the end that the box has whole, and one more
+    while (rank > 0 && p.extent[rank - 1] == p.global[rank - 1]) length *= p.global[--rank];
+    const index_t inner = length;
+    if (rank > 0) length *= p.extent[rank - 1];
+    for (index_t at = 0; at < p.count;) {
+        const index_t in_row = (p.first + at) % length, n = std::min(length - in_row, p.count - at);
+        index_t row = (p.first + at) / length, position = in_row, stride = inner;
+        for (int x = rank - 1; x >= 0; --x) {
+            index_t i = p.begin[static_cast<std::size_t>(x)];
+            if (x < rank - 1) i += row % p.extent[x], row /= p.extent[x];
+            position += i * stride;
+            stride *= p.global[x];
+        }
+        run(at, position, n);
+        at += n;
     }
 }
 
