@@ -28,8 +28,10 @@ version_identity version_number(int number) {
 bytes_of_rank data_of(int rank, std::size_t bytes) {
     const random_stream numbers{11, static_cast<std::uint32_t>(rank)};
     bytes_of_rank all(bytes);
-    for (std::size_t i = 0; i < bytes; ++i)
-        all[i] = static_cast<std::byte>(numbers.bits4(i / 16)[i / 4 % 4] >> i % 4 * 8);
+    for (std::size_t i = 0; i < bytes; i += 16) {
+        const auto bits = numbers.bits4(i / 16);
+        std::memcpy(all.data() + i, bits.data(), std::min<std::size_t>(16, bytes - i));
+    }
     return all;
 }
 
