@@ -160,7 +160,7 @@ public:
             const std::uint64_t begin = std::exchange(done[key(e)], done[key(e)] + e.bytes());
             add(e, begin, mine);
         }
-        std::uint64_t end = sizeof(detail::pack_header) + detail::directory_of(pieces_).size();
+        std::uint64_t end = data_begin();
         for (packed_piece& p : pieces_) {
             p.zeros_from = end;
             p.position = detail::position_in_pack(end, p.bytes);
@@ -185,7 +185,30 @@ public:
         }
         return seal_directory(image);
     }
-    /// The same after pieces() were changed.
+
+    /// Takes pieces out of a sealed image: those for which held(i) is the piece of an earlier pack with the same bytes,
+    /// and not null. The others move up.
+    template <class Held>
+    void leave_out(std::byte* image, Held held) {
+        std::uint64_t end = data_begin();
+        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+            packed_piece& p = pieces_[i];
+            if (const packed_piece* earlier = held(i)) {
+                p.holder = earlier->holder;
+                p.position = p.zeros_from = earlier->position;
+                continue;
+            }
+            const std::uint64_t from = std::exchange(p.position, detail::position_in_pack(end, p.bytes));
+            std::memmove(image + p.position, image + from, p.bytes);
+            std::memset(image + end, 0, p.position - end);
+            p.zeros_from = end;
+            end = p.position + p.bytes;
+        }
+        bytes_ = end;
+        seal_directory(image);
+    }
+
+    /// Writes directory and header alone, after pieces() were changed.
     std::uint64_t seal_directory(std::byte* image) const {
         const std::string directory = detail::directory_of(pieces_);
         detail::pack_header h{{},
@@ -207,6 +230,8 @@ public:
     }
 
 private:
+    std::uint64_t data_begin() const { return sizeof(detail::pack_header) + detail::directory_of(pieces_).size(); }
+
     // The part of an entry, which begins at `begin` of the list laid end to end, that lies in `mine`.
     void add(const state_view::entry& e, std::uint64_t begin, detail::byte_range mine) {
         const auto* data = static_cast<const std::byte*>(e.bytes_begin());
