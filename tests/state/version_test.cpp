@@ -4,6 +4,8 @@
 #include "messages.hpp"
 #include "state/small_version.hpp"
 
+#include <cairn/core/random.hpp>
+
 #include <chrono>
 #include <fstream>
 #include <thread>
@@ -20,6 +22,11 @@ std::vector<std::string> listed_names(const std::filesystem::path& states) {
     std::vector<std::string> names;
     for (const stored_version& v : list_versions(states)) names.push_back(v.name);
     return names;
+}
+
+void put_byte(const std::filesystem::path& path, std::uint64_t at, char byte) {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(at)).put(byte);
 }
 
 // A system in which links are refused.
@@ -241,33 +248,65 @@ TEST_CASE("a pack of an earlier version is shared by a link, or copied where lin
 
 TEST_CASE("a damaged byte of any file of a version is found") {
     const temporary_folder run;
-    commit_small_version(run.path, first_version, 2, 3);
+    const auto making = prepare_version(run.path, first_version);
+    for (int r = 0; r < 2; ++r) {
+        small_rank rank(r, 2, 3);
+        state_view few;
+        few.add("model/table", rank.table, {.where = rank.view.entries()[0].where});
+        if (r == 0) few.add("plan", rank.text);
+        write_small_pack(making, {first_version, r, 2}, few);
+    }
+    commit_version(run.path, first_version, 2, "{}");
     const auto directory = run.path / first_version.name();
     for (const char* name : {"rank-0000.pack", "rank-0001.pack", "manifest"}) {
-        const std::string good = text_of(directory / name);
-        const auto put = [&](const std::string& bytes) { std::ofstream(directory / name, std::ios::binary) << bytes; };
+        const auto path = directory / name;
+        const std::string good = text_of(path);
         for (std::size_t at = 0; at < good.size(); ++at) {
-            std::string bad = good;
-            bad[at] = static_cast<char>(bad[at] ^ (1 << at % 8));
-            put(bad);
-            INFO(name << ", byte " << at);
-            REQUIRE_THROWS_WITH(verify_version(directory, true),
-                                Contains((directory / name).string()) || Contains("manifest"));
+            put_byte(path, at, static_cast<char>(good[at] ^ (1 << at % 8)));
+            const std::string why = message_of([&] { verify_version(directory, true); });
+            if (!contains(why, path.string()) && !contains(why, "manifest"))
+                FAIL(name << ", byte " << at << ": \"" << why << '"');
+            put_byte(path, at, good[at]);
         }
-        for (std::size_t length = 0; length < good.size(); length += 1 + length / 16) {
-            put(good.substr(0, length));
+        REQUIRE_NOTHROW(verify_version(directory, true));
+        for (std::size_t length = good.size() - 1;; length -= std::min(length, 1 + length / 16)) {
+            std::filesystem::resize_file(path, length);
             REQUIRE_THROWS_AS(verify_version(directory, true), error);
+            if (length == 0) break;
         }
-        put(good);
+        std::ofstream(path, std::ios::binary) << good;
         REQUIRE_NOTHROW(verify_version(directory, true));
     }
     // Packs that are whole, but of other values.
-    const small_rank other(1, 2, 4);
-    write_small_pack(directory, {first_version, 1, 2}, other.view);
+    small_rank other(1, 2, 4);
+    state_view few;
+    few.add("model/table", other.table, {.where = other.view.entries()[0].where});
+    write_small_pack(directory, {first_version, 1, 2}, few);
     CHECK_THROWS_WITH(verify_version(directory, false), Contains("the packs are not those of the manifest"));
     std::filesystem::rename(directory, run / "00000401-3f2a9c41d07b");
     CHECK_THROWS_WITH(read_manifest(run / "00000401-3f2a9c41d07b"),
                       Contains("of version 00000400-3f2a9c41d07b, the directory is called 00000401"));
+}
+
+TEST_CASE("500 flipped bits of a large version are found", "[.exhaustive]") {
+    const temporary_folder run;
+    const auto making = prepare_version(run.path, first_version);
+    tensor<float> weights({3'000'000});
+    const random_stream random{41, 0, 0};
+    for (index_t i = 0; i < weights.size(); ++i) weights[i] = random.uniform(static_cast<std::uint64_t>(i));
+    state_view view;
+    view.add("weights", weights);
+    write_small_pack(making, {first_version, 0, 1}, view);
+    commit_version(run.path, first_version, 1, "{}");
+    const auto directory = run.path / first_version.name(), path = directory / "rank-0000.pack";
+    const std::string good = text_of(path);
+    for (std::uint64_t trial = 0; trial < 500; ++trial) {
+        const std::uint64_t bit = random.below(8 * good.size(), 10'000'000 + trial);
+        put_byte(path, bit / 8, static_cast<char>(good[bit / 8] ^ (1 << bit % 8)));
+        REQUIRE_THROWS_WITH(verify_version(directory, true), Contains(path.string()));
+        put_byte(path, bit / 8, good[bit / 8]);
+    }
+    REQUIRE_NOTHROW(verify_version(directory, true));
 }
 
 TEST_CASE("a directory that vanishes while a version is written is an error that names it") {
