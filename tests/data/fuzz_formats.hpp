@@ -106,6 +106,10 @@ inline std::vector<fuzz_format> fuzz_formats() {
                    }});
     all.push_back({"pack", {small_pack()}, parse_fuzzed_pack});
     all.push_back({"manifest", {small_manifest_text()}, parse_fuzzed_manifest});
+    all.push_back({"kept",
+                   {small_kept_part({redundancy::partner}), small_kept_part({redundancy::parity, 1}),
+                    small_kept_part({redundancy::parity, 2})},
+                   parse_fuzzed_kept_part});
     return all;
 }
 

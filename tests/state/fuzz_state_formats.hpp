@@ -1,13 +1,15 @@
 #pragma once
-// Packs and manifests for fuzzing (data/fuzz_formats.hpp). Checksums are set right before parsing, since otherwise
+// Packs, manifests and what is kept for other hosts, for fuzzing (data/fuzz_formats.hpp). Checksums are set right before parsing, since otherwise
 // they alone would refuse everything.
 
 #include "messages.hpp"
 
+#include <cairn/state/kept_part.hpp>
 #include <cairn/state/pack_survey.hpp>
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -80,6 +82,37 @@ inline void parse_fuzzed_manifest(const std::vector<std::uint8_t>& bytes) {
     }
     const manifest m = parse_manifest(text, "x.manifest");
     require(to_text(m) == text, "a manifest that is not written as it was read");
+}
+
+inline std::vector<std::uint8_t> small_kept_part(const redundancy& kind) {
+    const kept_header header{kind, 1, {}, {300, 0, 170, 64}};
+    std::vector<std::uint8_t> kept(detail::kept_header_bytes(4) + header.payload_bytes(), 7);
+    detail::write_kept_header(header, std::as_writable_bytes(std::span(kept)));
+    return kept;
+}
+
+// Reads it, and plans how it would rebuild what as many hosts as parities have lost.
+inline void parse_fuzzed_kept_part(std::vector<std::uint8_t> bytes) {
+    detail::stored_kept_header h{};
+    if (bytes.size() >= sizeof h) {
+        std::memcpy(&h, bytes.data(), sizeof h);
+        const std::size_t header = detail::kept_header_bytes(static_cast<int>(h.ranks & 511));
+        if (h.ranks < 512 && header <= bytes.size()) {
+            h.payload_bytes = bytes.size() - header;
+            h.payload_hash = xxh3(bytes.data() + header, h.payload_bytes);
+            std::memcpy(bytes.data(), &h, sizeof h);
+            const std::uint64_t hash = xxh3(bytes.data(), header - sizeof hash);
+            std::memcpy(bytes.data() + header - sizeof hash, &hash, sizeof hash);
+        }
+    }
+    const kept_part part = with_context("x.kept", [&] { return read_kept_part(std::as_bytes(std::span(bytes))); });
+    if (part.header.kind.how != redundancy::parity) return;
+    const detail::parity_layout layout = part.header.layout();
+    const auto ranks = static_cast<std::size_t>(layout.n);
+    detail::parts_left left{std::vector<bool>(ranks, true), std::vector<bool>(ranks, true)};
+    for (std::size_t r = 0; r < part.header.kind.parities; ++r) left.data[r] = false;
+    std::vector<std::byte> rebuilt(layout.place(layout.n - layout.m));
+    detail::rebuilding_steps(layout, 0, left, {}, part.payload, rebuilt);
 }
 
 }  // namespace cairn::test

@@ -41,7 +41,7 @@ inline void require_possible(const redundancy& r, int ranks) {
     require(ranks > 1, "redundancy: a group of one host; it takes two at least");
     require(ranks <= 256, "redundancy: a group of ", ranks, " hosts; it has 256 at most");
     if (r.how == redundancy::parity)
-        require(r.parities > 0 && static_cast<int>(r.parities) < ranks, "redundancy: ", r.parities,
+        require(r.parities > 0 && r.parities < static_cast<std::uint32_t>(ranks), "redundancy: ", r.parities,
                 " parities in a group of ", ranks, " hosts; there is at least one, and fewer than hosts");
 }
 
@@ -127,6 +127,9 @@ inline kept_part read_kept_part(std::span<const std::byte> kept) {
     require(stored.format == detail::kept_format, "kept for other hosts: byte 8: format ", stored.format,
             ", this program reads ", detail::kept_format);
     require(stored.ranks >= 2 && stored.ranks <= 256, "kept for other hosts: byte 16: a group of ", stored.ranks);
+    require(stored.rank < stored.ranks, "kept for other hosts: byte 24: rank ", stored.rank, " of ", stored.ranks);
+    require(stored.kind == redundancy::partner || stored.kind == redundancy::parity,
+            "kept for other hosts: byte 12: kind ", stored.kind, "; written by a newer version?");
     const std::size_t bytes = detail::kept_header_bytes(static_cast<int>(stored.ranks));
     std::uint64_t hash = 0;
     require(kept.size() >= bytes, "kept for other hosts: ", kept.size(), " bytes, the header has ", bytes,
@@ -141,6 +144,8 @@ inline kept_part read_kept_part(std::span<const std::byte> kept) {
     part.header.sizes.resize(stored.ranks);
     std::memcpy(part.header.sizes.data(), kept.data() + sizeof stored, stored.ranks * sizeof(std::uint64_t));
     require_possible(part.header.kind, part.header.ranks());
+    for (const std::uint64_t size : part.header.sizes)
+        require(size < std::uint64_t{1} << 56, "kept for other hosts: data of ", size, " bytes, an impossible size");
     require(part.payload.size() == stored.payload_bytes && part.payload.size() == part.header.payload_bytes(),
             "kept for other hosts: byte ", bytes, ": ", part.payload.size(), " bytes, the header says ",
             stored.payload_bytes);
