@@ -1,6 +1,6 @@
 #pragma once
-// Packs, manifests and what is kept for other hosts, for fuzzing (data/fuzz_formats.hpp). Checksums are set right before
-// parsing, since otherwise they alone would refuse everything.
+// Packs, manifests and what is kept for other hosts, for fuzzing (data/fuzz_formats.hpp). Checksums are set right
+// before parsing, since otherwise they alone would refuse everything.
 
 #include "messages.hpp"
 
