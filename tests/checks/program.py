@@ -432,7 +432,7 @@ def main():
         check(code != 0 and "holds a run" in text, "a directory that holds a run is refused", text)
         code, text, _ = run(workload, "--steps", 1, "--set", "optimizer.lr=1e30", "--out", f"{folder}/diverged")
         check(code != 0 and "after step 1" in text, "a last update that diverges is an error", text)
-        check(not (pathlib.Path(folder) / "diverged" / "state.cairn").exists(), "and is not saved")
+        check(not (pathlib.Path(folder) / "diverged" / "states").exists(), "and is not saved")
         code, text, _ = run("--resume", f"{folder}/diverged", "--steps", 2, "--set", "optimizer.lr=1e-3")
         check(code == 0 and "starts again" in text, "a run without a state starts again when it is resumed", text)
         for setting, part in [("train.batch=-5", "train.batch = -5"), ("train.batch=1.5", "--set train.batch"),

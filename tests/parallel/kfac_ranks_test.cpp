@@ -18,6 +18,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <vector>
 
 namespace cairn {
@@ -250,18 +252,20 @@ TEST_CASE("kfac on ranks: a state goes on with any number of ranks", "[kfac][par
     kfac_config c = config_of(kfac_form::eigen);
     c.inverse_staleness = 1;
     // Two steps on three ranks, with sharded statistics and one gradient worker a layer; what they save.
-    std::vector<std::pair<std::string, numbers>> tensors;
-    std::vector<std::pair<std::string, std::int64_t>> counters;
+    std::map<std::string, numbers> tensors;
+    std::map<std::string, std::int64_t> counters;
+    std::mutex saving;
     numbers third;
     run_ranks(3, [&](threads_communicator& world) {
         kfac_ranks_config r{.statistics = kfac_statistics::sharded};
         r.place.grad_worker_fraction = 1.0 / 3;
         trained<double> mine(c, std::make_unique<kfac_ranks<threads_communicator, double>>(world, r), world.rank(), 3);
         mine.step(world, 0), mine.step(world, 1), mine.step(world, 2);
-        const auto all = mine.k->tensors();
-        if (world.rank() == 0) {
-            for (const auto& [name, t] : all) tensors.emplace_back(name, numbers(t.data(), t.data() + t.size()));
-            for (const auto& [name, n] : mine.k->counters()) counters.emplace_back(name, *n);
+        {
+            const std::scoped_lock lock(saving);
+            for (const auto& [name, t] : mine.k->its_tensors())
+                require(tensors.emplace(name, numbers(t.data(), t.data() + t.size())).second, name, " is saved twice");
+            for (const auto& [name, n] : mine.k->its_counters()) counters.emplace(name, *n);
         }
         mine.k->release();
         const numbers v = mine.step(world, 3);
@@ -275,12 +279,8 @@ TEST_CASE("kfac on ranks: a state goes on with any number of ranks", "[kfac][par
             trained<double> mine(c, std::move(roles), world.rank(), ranks);
             auto all = mine.k->tensors();
             require(all.size() == tensors.size(), all.size(), " tensors of ", tensors.size());
-            for (std::size_t i = 0; i < all.size(); ++i) {
-                require(all[i].name == tensors[i].first, all[i].name, " is ", tensors[i].first);
-                std::copy(tensors[i].second.begin(), tensors[i].second.end(), all[i].t.data());
-            }
-            const auto numbers_of = mine.k->counters();
-            for (std::size_t i = 0; i < counters.size(); ++i) *numbers_of[i].second = counters[i].second;
+            for (auto& [name, t] : all) std::ranges::copy(tensors.at(name), t.data());
+            for (const auto& [name, number] : mine.k->counters()) *number = counters.at(name);
             mine.k->release();
             const double error = off(mine.step(world, 3), third);
             require(error < (ranks == 3 ? 1e-12 : 1e-9), ranks, " ranks go on differently: ", error);

@@ -1,9 +1,9 @@
-// Simulated runs write their states as real ones do: the file system, or the node's disk beside the steps, takes its
-// time for each byte of them.
+// Simulated runs write their states as real ones do, beside the steps: the file system takes its time for each byte.
 
 #include "simgrid/simulated.hpp"
 #include "state/temporary_folder.hpp"
 #include "train/compiled_session.hpp"
+#include "train/saved_states.hpp"
 
 #include <cairn/comm/threads.hpp>
 
@@ -38,30 +38,33 @@ double bytes_of_state(const saving_case& of) {
         run_ranks(of.ranks, {.kernel_threads = 1, .time_limit = 60},
                   [&](threads_communicator& world) { train_of(of, world, folder / "run", ""); });
         double bytes = 0;
-        for (const auto& entry : list_state(folder / "run" / "state.cairn")) bytes += static_cast<double>(entry.bytes);
+        for (const auto& pack : read_manifest(test::newest_version(folder / "run")).packs)
+            bytes += static_cast<double>(pack.bytes);
         return text_of(bytes);
     }));
 }
 
 struct told_times {
-    double all, saving;  // seconds of the simulation; of them, by the record, of rank 0's steps
+    double all, saving;           // seconds of the simulation; of them, by the record, of rank 0's steps
+    std::vector<double> by_step;  // the latter
 };
 
-told_times simulated_times(const saving_case& of, const std::optional<shared_storage>& files,
-                           const std::optional<local_storage>& disk = {}) {
+told_times simulated_times(const saving_case& of, const std::optional<shared_storage>& files) {
     const ::temporary_folder folder;
     machine_description m = test::star(of.ranks);
     m.cores = 2;
     m.other = kernel_rate{.flops = 1e10, .bandwidth = 1e10};
     m.file_system = files;
-    m.disk = disk;
     const double seconds = test::simulated_seconds(
         m, of.ranks, [&](simgrid_communicator& world) { train_of(of, world, folder / "run", "star"); });
     std::ifstream in(folder / "run" / "record.json");
     const nlohmann::json record = nlohmann::json::parse(in);
-    double saving = 0;
-    for (const auto& step : record.at("simulated").at("steps")) saving += step.at("checkpoint").get<double>();
-    return {seconds, saving};
+    told_times told{seconds, 0, {}};
+    for (const auto& step : record.at("simulated").at("steps")) {
+        told.by_step.push_back(step.at("checkpoint").get<double>());
+        told.saving += told.by_step.back();
+    }
+    return told;
 }
 
 }  // namespace
@@ -83,16 +86,17 @@ TEST_CASE("simulated runs: the file system takes its time for the state that a r
     }
 }
 
-TEST_CASE("simulated runs: through the node's disk a step waits for the disk alone", "[simgrid]") {
+TEST_CASE("simulated runs: states are written beside the steps", "[simgrid]") {
     saving_case of;
     const double bytes = bytes_of_state(of);
-    of.set.push_back("train.checkpoint_local='/nowhere'");
-    const shared_storage files{.bandwidth = 1e6};
-    const told_times fast = simulated_times(of, files, local_storage{.read = 1e9, .write = 1e9}),
-                     slow = simulated_times(of, files, local_storage{.read = 1e9, .write = 2e6});
-    CHECK(slow.saving - fast.saving == Approx(bytes * (1 / 2e6 - 1e-9)).epsilon(1e-6));
-    CHECK(fast.saving == Approx(bytes * 1e-9).epsilon(0.01));
-    CHECK(fast.all > bytes * 1e-6);  // the drain of the last state is waited for
+    of.set.push_back("state.every='1 step'");
+    const told_times told = simulated_times(of, shared_storage{.bandwidth = 1e6});
+    REQUIRE(told.by_step.size() == 2);
+    CHECK(told.by_step[0] < 0.01 * bytes * 1e-6);  // a copy
+    // Behind the last step the first state is waited for, and then its own.
+    CHECK(told.by_step[1] < 2 * bytes * 1e-6);
+    CHECK(told.by_step[1] > bytes * 1e-6);
+    CHECK(told.all > 2 * bytes * 1e-6);
 }
 
 }  // namespace cairn

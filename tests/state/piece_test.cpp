@@ -76,12 +76,17 @@ TEST_CASE("pieces of a sliced parameter have the positions that its layout says"
     for (const index_t parts : {1, 3}) {
         parameter_layout layout{.global = {12, 5}, .begin = {parts == 3 ? 1 : 4, 2}, .parts = parts};
         const shape here{6, 2};
-        const piece p = piece::of(layout, here, {3, 7});
-        REQUIRE(p.fits());
-        std::vector<index_t> expected;
-        for (index_t i = 3; i < 10; ++i) expected.push_back(layout.global_index(here, i));
-        CHECK(positions(p) == expected);
-        CHECK(positions(p.in_row(2, 4)).front() == expected.front() + 2 * 60);
+        for (const range part : {range{3, 7}, range{0, 12}, range{4, 4}}) {
+            std::vector<index_t> expected, found, in_rows;
+            for (index_t i = part.begin; i < part.end(); ++i) expected.push_back(layout.global_index(here, i));
+            for (const piece& p : piece::of(layout, here, part)) {
+                REQUIRE(p.fits());
+                for (const index_t at : positions(p)) found.push_back(at);
+                for (const index_t at : positions(p.in_row(2, 4))) in_rows.push_back(at - 2 * 60);
+            }
+            CHECK(found == expected);
+            CHECK(in_rows == expected);
+        }
     }
 }
 

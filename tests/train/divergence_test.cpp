@@ -4,6 +4,7 @@
 #include "messages.hpp"
 #include "state/temporary_folder.hpp"
 #include "train/compiled_session.hpp"
+#include "train/saved_states.hpp"
 
 namespace cairn {
 
@@ -71,7 +72,7 @@ TEST_CASE("divergence: a run whose loss grows stops, says what to set, and goes 
     CHECK_THAT(message, Catch::Contains("step ") && Catch::Contains("training diverges") &&
                             Catch::Contains("of the weights fc") && Catch::Contains("--set optimizer.lr=0.005") &&
                             Catch::Contains("--set optimizer.clip_norm=1") && Catch::Contains("from step 0"));
-    CHECK_FALSE(std::filesystem::exists(dir / "run" / "state.cairn"));
+    CHECK_FALSE(test::has_state(dir / "run"));
     CHECK_THAT(test::message_of([&] { train_growing(dir / "run", {}, true); }), Catch::Contains("training diverges"));
     CHECK_THAT(test::message_of([&] { train_growing(dir / "run", {"train.divergence=ignore"}, true); }),
                Catch::Contains("loss is inf"));
@@ -82,7 +83,7 @@ TEST_CASE("divergence: a run whose loss grows stops, says what to set, and goes 
                                           "lr_schedule.initial_fraction=1e-4", "optimizer.lr=0.1"};
     const std::string later = test::message_of([&] { train_growing(dir / "later", rising); });
     CHECK_THAT(later, Catch::Contains("training diverges") && !Catch::Contains("from step 0"));
-    CHECK(std::filesystem::exists(dir / "later" / "state.cairn"));
+    CHECK(test::has_state(dir / "later"));
     CHECK(train_growing(dir / "later", {"optimizer.lr=0.005"}, true)["finished"] == true);
 }
 

@@ -126,6 +126,7 @@ const std::set<std::string> sensible{
     "soap.epsilon=1000000000",
     "soap.max_size=1000000000",
     "soap.refresh_every=1000000000",
+    "state.staging_mb=1000000000",
     "train.epochs=1000000000",
     "train.log_every=1000000000",
     "train.loss_scale_every=1000000000",

@@ -19,11 +19,12 @@ enum class memory_category {
     saved,  // activations that forward leaves for backward, as long as saved_tensors holds them
     workspace,
     communication,
-    data
+    data,
+    staging  // copies of a state that wait for the disk
 };
 
-inline constexpr std::array<const char*, 8> memory_category_names{
-    "parameters", "gradients", "optimizer", "activations", "saved", "workspace", "communication", "data"};
+inline constexpr std::array<const char*, 9> memory_category_names{
+    "parameters", "gradients", "optimizer", "activations", "saved", "workspace", "communication", "data", "staging"};
 
 /// Live and highest bytes so far, of one category or of all.
 struct memory_use {

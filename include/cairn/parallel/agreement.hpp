@@ -1,7 +1,7 @@
 #pragma once
 // The common decision of all ranks once a step: the loss of the whole batch, requests to stop, and non-finite
 // gradients. Either all ranks take the step or none does.
-//   totals = agree.on({.loss = mean loss · samples, .samples = samples}, reason);       one all-reduce of four numbers
+//   totals = agree.on({.loss = mean loss · samples, .samples = samples}, reason);       one all-reduce of five numbers
 // The error of a step that cannot be taken is the same on every rank: it names the rank and the parameter at fault.
 // Detection of a gradient that is not finite:
 //   one rank, float        the optimizer, by the norm of the gradients (optim/optimizer.hpp), before it updates
@@ -29,6 +29,7 @@ struct step_totals {
     double loss = 0;  // mean loss of this rank · its samples; over all ranks, divided by `samples`: the batch's loss
     double samples = 0;
     double stop = 0;  // ranks that were asked to stop
+    double votes = 0; // on the run's state, see state/version_votes.hpp
     double skip = 0;  // ranks that found a gradient which is not finite
 };
 
@@ -67,9 +68,9 @@ public:
     /// The sums over the ranks. `reason`: why this rank cannot take the step, else empty.
     step_totals on(const step_totals& mine, std::string reason = {}) {
         reason_ = std::move(reason);
-        std::array<double, 4> sums{mine.loss, mine.samples, mine.stop, reason_.empty() ? 0.0 : 1.0};
+        std::array<double, 5> sums{mine.loss, mine.samples, mine.stop, mine.votes, reason_.empty() ? 0.0 : 1.0};
         all_reduce(ranks_, std::span<double>(sums), {.label = "agreement"});
-        return {sums[0], sums[1], sums[2], sums[3]};
+        return {sums[0], sums[1], sums[2], sums[3], sums[4]};
     }
 
     /// Throws under the policy `stop` if some rank cannot take step number `step`.

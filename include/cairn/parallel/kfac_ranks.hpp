@@ -152,31 +152,6 @@ public:
         gather(row_ ? *row_ : *tensors_, directions, pieces, "kfac's directions");
     }
 
-    /// Flags and counts together, because a message each would be many small ones.
-    void collect(blocks& all, bool pending) override {
-        if (!place_ || size_ == 1) return;
-        std::vector<double> kept;  // of each factor, as its worker has it: batches, and which decompositions
-        for (std::size_t i = 0; i < all.size(); ++i)
-            all[i].each_factor([&](factor& f, char side) {
-                const bool here = this->worker(i, side) == rank_;
-                kept.push_back(here ? static_cast<double>(f.statistics.batches()) : 0);
-                kept.push_back(here && !f.inverse.empty());
-                kept.push_back(here && pending && !f.pending.empty());
-            });
-        all_reduce(world_, std::span<double>(kept), {.op = reduction::max, .label = "what kfac's ranks keep"});
-        std::size_t at = 0;
-        for (std::size_t i = 0; i < all.size(); ++i)
-            all[i].each_factor([&](factor& f, char side) {
-                const int from = this->worker(i, side);
-                f.statistics.batches() = static_cast<std::int64_t>(kept[at]);
-                if (config_.statistics != kfac_statistics::all)
-                    broadcast(*tensors_, f.statistics.average().span(), from);
-                if (kept[at + 1] > 0) send(f.statistics, f.inverse, from);
-                if (kept[at + 2] > 0) send(f.statistics, f.pending, from);
-                at += 3;
-            });
-    }
-
     C& world() { return world_; }
 
 private:
@@ -220,11 +195,6 @@ private:
         make_room(f, form_, d);
         if (form_ == kfac_form::inverse && !f.is_diagonal()) return unpack_symmetric(from, d.matrix);
         return fetch(fetch(from, d.matrix), d.values);
-    }
-    void send(const running_factor<T, D>& of, decomposition<T, D>& d, int from) {
-        make_room(of, form_, d);
-        if (!d.matrix.empty()) broadcast(*tensors_, d.matrix.span(), from);
-        if (!d.values.empty()) broadcast(*tensors_, d.values.span(), from);
     }
 
     /// All-gather of parts, each made of `pieces` (numbers in a row, by part): exact, or each piece within `bound` of

@@ -54,7 +54,7 @@ struct pack_id {
         std::snprintf(text, sizeof text, "rank-%04d.pack", static_cast<int>(rank));
         return text;
     }
-    /// The file beside it that holds pieces which an earlier pack of this rank has: "rank-0003.00000400-3f2a9c41d07b.pack".
+    /// The file beside it with pieces that an earlier pack of this rank has: "rank-0003.00000400-3f2a9c41d07b.pack".
     std::string file_of(const version_id& earlier) const {
         const std::string own = file();
         return earlier == version ? own : own.substr(0, own.size() - 4) + earlier.name() + ".pack";
@@ -172,7 +172,7 @@ public:
     const pack_id& id() const { return id_; }
     /// Of the file.
     std::uint64_t bytes() const { return bytes_; }
-    std::vector<packed_piece>& pieces() { return pieces_; }
+    const std::vector<packed_piece>& pieces() const { return pieces_; }
     /// Where the bytes of piece i are in memory.
     const std::byte* source(std::size_t i) const { return sources_[i]; }
 

@@ -16,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <vector>
 
 namespace cairn {
 
@@ -28,23 +29,20 @@ struct piece {
 
     /// All of a tensor.
     static piece whole(const shape& s) { return {s, {}, s, 0, s.size()}; }
-    /// Elements `part` of a slice of shape `here`, which lies in the whole as `layout` says. A parameter of `parts`
-    /// equal arrays one after another (Q, K and V) has an axis more, that of the arrays.
-    static piece of(const parameter_layout& layout, const shape& here, range part) {
-        if (layout.is_whole()) return {here, {}, here, part.begin, part.count};
-        piece p{layout.global, layout.begin, here, part.begin, part.count};
-        if (layout.parts == 1) return p;
-        p = {{layout.parts, layout.global[0] / layout.parts},
-             {0, layout.begin[0]},
-             {layout.parts, here[0] / layout.parts},
-             part.begin,
-             part.count};
-        for (int a = 1; a < here.rank(); ++a) {
-            p.begin[static_cast<std::size_t>(a + 1)] = layout.begin[static_cast<std::size_t>(a)];
-            p.global.push_back(layout.global[a]);
-            p.extent.push_back(here[a]);
+    /// Elements `part` of a slice of shape `here`, which lies in the whole as `layout` says: a box, or, of a parameter
+    /// of `parts` equal arrays one after another (Q, K and V), a box in each. In order, together all of `part`.
+    static std::vector<piece> of(const parameter_layout& layout, const shape& here, range part) {
+        if (layout.is_whole()) return {{here, {}, here, part.begin, part.count}};
+        std::vector<piece> boxes;
+        const shape extent = here.with(0, here[0] / layout.parts);
+        for (index_t k = 0; k < layout.parts; ++k) {
+            const index_t begin = std::max(part.begin, k * extent.size()),
+                          end = std::min(part.end(), (k + 1) * extent.size());
+            if (begin >= end && layout.parts > 1) continue;
+            boxes.push_back({layout.global, layout.begin, extent, begin - k * extent.size(), end - begin});
+            boxes.back().begin[0] += k * (layout.global[0] / layout.parts);
         }
-        return p;
+        return boxes;
     }
     /// The same as row `r` of `rows`: of a tensor with an axis more in front.
     piece in_row(index_t r, index_t rows) const {

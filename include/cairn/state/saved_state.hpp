@@ -116,7 +116,12 @@ public:
                 d.prepare(s.p.where.global);
                 for (target& t : d.targets) {
                     if (shared_elements(s.p.where, t.where) == 0) continue;
-                    if (!std::exchange(is_read, true)) room.resize(s.p.bytes), read(s, room.data());
+                    if (!std::exchange(is_read, true)) {
+                        require(s.p.bytes <= s.file->size(), s.file->name(), ": truncated: ", s.p.name, " is of ",
+                                s.p.bytes, " bytes");
+                        room.resize(s.p.bytes);
+                        read(s, room.data());
+                    }
                     t.filled += copy_shared(s.p.where, room.data(), t.where, t.data, d.e->element_bytes());
                 }
             }
@@ -141,7 +146,7 @@ private:
         piece where;
         void* data;
         index_t filled = 0;
-        std::vector<float> room = {};  // of a row that is to be combined with others
+        std::vector<std::byte> room = {};  // of a row that is to be combined with others
     };
     // An entry; where the stored tensor has another number of rows, a target for each of them.
     struct destination {
@@ -152,24 +157,33 @@ private:
 
         void prepare(const shape& global) {
             if (targets.front().where.global == global) return;
-            require(e->type == element_type::float32, "state: ", e->name, ": rows of floats alone can be combined");
+            require(e->type == element_type::float32 || e->type == element_type::float64, "state: ", e->name,
+                    ": rows of float32 and float64 alone can be combined");
             targets.clear();
             for (index_t r = 0; r < global[0]; ++r) {
                 piece row = e->where;
                 row.global = global;
                 row.begin[0] = r;
-                targets.push_back({row, nullptr, 0, std::vector<float>(static_cast<std::size_t>(row.count))});
+                targets.push_back({row, nullptr, 0, std::vector<std::byte>(e->bytes())});
                 targets.back().data = targets.back().room.data();
             }
         }
         // In the order of rows: the same bits on every rank.
-        void combine() {
+        void combine() const {
             if (targets.front().where == e->where) return;
+            e->type == element_type::float32 ? combine_as<float>() : combine_as<double>();
+        }
+        template <class T>
+        void combine_as() const {
             const auto parts = static_cast<double>(e->rows == row_change::mean ? targets.size() : rows_here());
             for (std::size_t i = 0; i < static_cast<std::size_t>(e->where.count); ++i) {
                 double sum = 0;
-                for (const target& t : targets) sum += static_cast<double>(t.room[i]);
-                static_cast<float*>(e->data)[i] = static_cast<float>(sum / parts);
+                for (const target& t : targets) {
+                    T one;
+                    std::memcpy(&one, t.room.data() + i * sizeof one, sizeof one);
+                    sum += static_cast<double>(one);
+                }
+                static_cast<T*>(e->data)[i] = static_cast<T>(sum / parts);
             }
         }
         std::size_t rows_here() const { return static_cast<std::size_t>(e->where.global[0]); }

@@ -9,7 +9,7 @@
 //   state.add("optimizer", opt.tensors());             // list of {name, tensor}
 //   state.add("optimizer/steps", opt.steps());         // a number
 //   state.add("loader/position", position);            // must outlive the view
-//   state.add("model/table", slice, {.where = piece::of(layout, slice.shape(), {0, slice.size()}), .share = {1, 4}});
+//   state.add("model/table", slice, {.where = piece{{512, 64}, {128}, {64, 64}, 0, 4096}, .share = {1, 4}});
 
 #include <cairn/core/parameter.hpp>
 #include <cairn/core/tensor.hpp>
@@ -67,7 +67,7 @@ constexpr element_type element_type_of() {
     }
 }
 
-/// Of the ranks that have the same piece, which one this is: each writes its share. `of` = 0: another rank writes it all.
+/// Of the ranks that have the same piece, which one this is: each writes its share; `of` = 0: another one does.
 struct piece_share {
     int index = 0, of = 1;
     bool operator==(const piece_share&) const = default;

@@ -22,6 +22,7 @@
 #include <cairn/train/run_parts.hpp>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -154,15 +155,15 @@ public:
     }
 
     /// The batch is not read: samples are those of the constructor.
-    step_result step(micro_batches<cpu>, bool stop = false, const std::function<void()>& meanwhile = {}) override {
+    step_result step(micro_batches<cpu>, step_votes votes = {}, const std::function<void()>& meanwhile = {}) override {
         if (meanwhile) meanwhile();
-        int stops = stop ? 1 : 0;
-        if (everyone_) all_reduce(*everyone_, std::span<int>(&stops, 1), {.op = reduction::max});
+        std::array<double, 2> sums{votes.stop ? 1.0 : 0.0, votes.states};
+        if (everyone_) all_reduce(*everyone_, std::span<double>(sums));
         const flop_counter::scope counting;
         last_ = fast_ ? fast_->iterate() : algorithm_->iterate();
         gflop_ = 1e-9 * static_cast<double>(flop_counter::total().flops);
         stages_.values_changed();
-        return {last_.total() / static_cast<double>(samples_), samples_, false, stops > 0};
+        return {last_.total() / static_cast<double>(samples_), samples_, false, sums[0] > 0, sums[1]};
     }
     std::int64_t steps() override { return algorithm_->iterations(); }
 

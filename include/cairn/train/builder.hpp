@@ -5,7 +5,6 @@
 
 #include <cairn/comm/collectives/barrier.hpp>
 #include <cairn/comm/require_equal.hpp>
-#include <cairn/parallel/sharded_state.hpp>
 #include <cairn/train/activation_settings.hpp>
 #include <cairn/train/admm_training.hpp>
 #include <cairn/train/audit_activations.hpp>
@@ -45,6 +44,7 @@ run_task read_task(configuration settings, session_options options, any_communic
                          s.get("optimizer.kind", "sgd").c_str(), others.c_str());
     }
     t.seed = static_cast<std::uint64_t>(s.get<std::int64_t>("train.seed", 1, any_number));
+    t.states = read_state_settings(s);
     t.data = make_data(s, t.options.generated, t.seed);
     t.skips_non_finite = s.choice("train.non_finite", {"stop", "skip"}, "stop") == "skip";
     t.stops_divergence = s.choice("train.divergence", {"stop", "ignore"}, "stop") == "stop";
@@ -140,8 +140,6 @@ run_batches<D> make_batches(run_task& task, any_communicator& world, run_mesh& m
     if (model.plan)
         require_schedule_of_short_batch(task, sharers, *model.plan, made.train->samples_per_epoch() % task.batch);
     made.test_every = s.get<std::int64_t>("train.test_every", 1, at_least(0));  // epochs; 0: no test
-    made.save_every = s.get<std::int64_t>("train.save_every", 1, at_least(1));  // epochs
-    made.save_local = s.get("train.checkpoint_local", std::string());
     if (task.data.test && made.test_every) {
         loader_config testing = training;
         testing.reading = nullptr;

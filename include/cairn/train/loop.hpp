@@ -1,21 +1,21 @@
 #pragma once
 // Training: epochs of steps, a test and a saved state after each epoch, metrics on the way, a report at the end.
-//   open the directory, or load the checkpoint
-//   until the last step:   batch → trainer.step → metrics;   at the end of an epoch: test, save
+//   open the directory, or go on from its newest state
+//   until the last step:   batch → trainer.step → metrics, a state if due;   at an epoch's end: test, a state if due
 //   test, save, report
-// On several ranks all run the same loop; rank 0 alone prints, logs and saves.
+// On several ranks all run the same loop, and each saves its part of the state; rank 0 alone prints and logs.
 
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/perf/rapl.hpp>
-#include <cairn/train/checkpoint.hpp>
 #include <cairn/train/evaluate.hpp>
 #include <cairn/train/metrics_log.hpp>
 #include <cairn/train/process.hpp>
 #include <cairn/train/progress.hpp>
 #include <cairn/train/report.hpp>
 #include <cairn/train/run_directory.hpp>
+#include <cairn/train/run_versions.hpp>
 #include <cairn/train/shared_kernels.hpp>
 #include <cairn/train/step_terms.hpp>
 
@@ -66,8 +66,8 @@ public:
         }
         trace::global().enable(false);
         if (log_.steps_since_line() > 0) log_training();  // interrupted
-        test_and_save(run_.batches.test && !stopped_ && last_tested_ != algorithm_.steps());
-        if (burst_) burst_->finish();
+        test_if(run_.batches.test && !stopped_ && last_tested_ != algorithm_.steps());
+        save();
         outcome_.interrupted = stopped_;
         outcome_.seconds = seconds();
         outcome_.joules = energy_.joules();
@@ -103,14 +103,14 @@ private:
     void open() {
         const bool resuming = !run_.task.options.resume.empty();
         if (run_.is_root()) open_directory(resuming);
-        if (const std::string& local = run_.batches.save_local; run_.is_root() && !local.empty() && saves_states())
-            burst_.emplace(std::filesystem::path(local) / directory_->path().filename(), start_helper());
+        if (saves_states()) versions_.emplace(run_, directory(), log_.progress());
         // A run that ended before its first state was saved starts again.
-        saved_ = resuming && broadcast_from_root(run_.world, directory_ && has_state(*directory_)) != 0;
-        if (saved_) load_checkpoint(run_, run_.task.options.resume / "state.cairn");
+        const bool goes_on = resuming && versions_->resume();
+        if (resuming && !goes_on) line_.print("no state of this run was saved: it starts again");
+        outcome_.skipped_steps = static_cast<int>(log_.progress().skipped_steps);
         if (run_.update.trainer && run_.task.stops_divergence && !on_phantom_rank())
             growth_.emplace(*run_.model.weights);
-        const std::int64_t steps = saved_step_ = algorithm_.steps();
+        const std::int64_t steps = algorithm_.steps();
         const bool complete =
             resuming && broadcast_from_root(run_.world, directory_ && is_complete(*directory_, steps)) != 0;
         require(!resuming || steps < run_.batches.last_step || (steps == run_.batches.last_step && !complete),
@@ -124,16 +124,13 @@ private:
     // A described machine may not say how fast its file system is: there states take no time.
     static bool saves_states() { return !on_phantom_rank() || phantom_here->has_storage(storage::shared); }
 
-    static bool has_state(const run_directory& d) { return std::filesystem::exists(d.file("state.cairn")); }
-
     void open_directory(bool resuming) {
         directory_.emplace(resuming                        ? run_.task.options.resume
                            : run_.task.options.out.empty() ? run_directory::fresh(run_.task.name)
                                                            : run_.task.options.out);
         const auto has = [&](const char* name) { return std::filesystem::exists(directory_->file(name)); };
-        if (resuming && !has_state(*directory_)) line_.print("no state of this run was saved: it starts again");
-        require(resuming || !(has_state(*directory_) || has("record.json") || has(metrics_log::name)), "run directory ",
-                directory_->path().string(),
+        require(resuming || !(has("states") || has("state.cairn") || has("record.json") || has(metrics_log::name)),
+                "run directory ", directory_->path().string(),
                 " holds a run already; continue it with --resume, or choose another with --out");
     }
 
@@ -151,14 +148,25 @@ private:
         terms_.computes();
         for (const std::string& skipped : b.host.skipped) line_.print("skipped " + skipped);
         const bool nothing = b.host.count == 0 && !run_.replicas.ranks;
-        const step_result done =
-            nothing ? step_result{.stop = interrupt_guard::requested()}
-                    : algorithm_.step({b, run_.task.micro_batches}, interrupt_guard::requested(), [this] {
-                          if (algorithm_.steps() + 1 < run_.batches.last_step) run_.batches.train->prepare();
-                      });
+        const step_votes votes{interrupt_guard::requested(), versions_ ? versions_->votes() : 0};
+        const step_result done = nothing ? step_result{.stop = votes.stop, .states = votes.states}
+                                         : algorithm_.step({b, run_.task.micro_batches}, votes, [this] {
+                                               if (algorithm_.steps() + 1 < run_.batches.last_step)
+                                                   run_.batches.train->prepare();
+                                           });
         terms_.end();
         stopped_ = done.stop;
-        saved_ = false;
+        take_note(done);
+        if (versions_) {
+            const stopwatch saving;
+            take_hits();
+            versions_->after_step(done.states);
+            terms_.saved(saving.seconds());
+        }
+    }
+
+    // Of a step, in lines of metrics and in counts.
+    void take_note(const step_result& done) {
         if (done.samples == 0) return count_empty_batch();
         empty_batches_ = 0;
         if (done.skipped) return count_skipped_step();
@@ -202,14 +210,15 @@ private:
                                          : concat("; of the weights ", most.first, " changed most, to ", most.second,
                                                   " times its length"),
                       ". What helps most often: --set ", first, ", then --set ", second,
-                      " too. With --resume the run goes on from step ", saved_step_, ", the last one saved");
+                      " too. With --resume the run goes on from step ", versions_ ? versions_->last_step() : 0,
+                      ", the last one saved");
     }
 
     void count_skipped_step() {
         const bool by_scale = run_.model.scales_itself();
         line_.print(concat("step ", algorithm_.steps() + 1, ": a gradient is not finite; skipped on all ranks",
                            by_scale ? concat(", the loss scale is now ", run_.model.scaler->scale()) : ""));
-        ++outcome_.skipped_steps;
+        outcome_.skipped_steps = static_cast<int>(++log_.progress().skipped_steps);
         require(by_scale || outcome_.skipped_steps < most_skipped_steps, outcome_.skipped_steps,
                 " steps were skipped; training diverges");
     }
@@ -236,10 +245,16 @@ private:
         log_.add(directory(), entry);
     }
 
+    void take_hits() {
+        const auto [correct, seen] = algorithm_.take_training_hits();
+        log_.progress().hits[0] += static_cast<double>(correct);
+        log_.progress().hits[1] += static_cast<double>(seen);
+    }
+
     // Over all ranks, since the last line; nothing where no sample was counted.
     std::optional<double> training_accuracy() {
-        const auto [correct, seen] = algorithm_.take_training_hits();
-        std::array<double, 2> sums{static_cast<double>(correct), static_cast<double>(seen)};
+        take_hits();
+        std::array<double, 2> sums = std::exchange(log_.progress().hits, {});
         if (run_.replicas.ranks) all_reduce(run_.replicas.ranks->everyone, std::span<double>(sums));
         if (sums[1] == 0) return std::nullopt;
         const target_info& info = run_.task.data.info;
@@ -248,18 +263,22 @@ private:
 
     void end_of_epoch() {
         const std::int64_t epoch = run_.batches.train->position().epoch;
-        test_and_save(run_.batches.test && (epoch % run_.batches.test_every == 0 || epoch == run_.batches.epochs),
-                      epoch % run_.batches.save_every == 0);
+        test_if(run_.batches.test && (epoch % run_.batches.test_every == 0 || epoch == run_.batches.epochs));
+        if (!versions_) return;
+        const stopwatch saving;
+        take_hits();
+        versions_->after_epoch(epoch);
+        terms_.saved(saving.seconds());
     }
 
-    // An unreadable test set loses no epoch; but the state of a diverged run does not replace a good one.
+    // An unreadable test set loses no epoch; but the state of a diverged run is not saved.
     // Simulated ranks have no numbers to test.
-    void test_and_save(bool due, bool save_due = true) {
-        due = due && !on_phantom_rank();
-        const std::string unreadable = due ? test() : "";
-        if (due && unreadable.empty() && outcome_.test.count && !std::isfinite(outcome_.test.loss()))
+    void test_if(bool due) {
+        if (!due || on_phantom_rank()) return;
+        const std::string unreadable = test();
+        if (unreadable.empty() && outcome_.test.count && !std::isfinite(outcome_.test.loss()))
             fail_diverged(run_, "the test loss is not finite");
-        if (save_due || !unreadable.empty()) save();
+        if (!unreadable.empty()) save();
         require(unreadable.empty(), unreadable);
     }
 
@@ -289,22 +308,19 @@ private:
         nlohmann::json entry{{"step", step}, {"test_loss", outcome_.test.loss()}};
         for (const auto& [figure, value] : outcome_.metrics) entry["test_" + figure] = value;
         if (!log_.has_test_of(step)) log_.add(directory(), entry);  // a run that was killed before its record has it
+        if (versions_)
+            versions_->note_metrics(std::move(entry),
+                                    outcome_.metrics.empty() ? "test_loss" : "test_" + outcome_.metrics.front().first);
         print_test();
         return {};
     }
 
+    // Returns when the state of the last step is on disk.
     void save() {
-        if (saved_) return;
         const stopwatch saving;
-        if (directory_) directory_->sync(metrics_log::name);  // the lines up to the state
-        if (saves_states())
-            save_checkpoint(run_, directory_ ? directory_->file("state.cairn") : std::filesystem::path(),
-                            burst_ ? &*burst_ : nullptr);
+        take_hits();
+        if (versions_) versions_->finish();
         terms_.saved(saving.seconds());
-        if (run_.is_root() && !on_phantom_rank())
-            autotune_cache::global().save(directory_->file("autotune.tsv").string(), perf::fingerprint());
-        saved_ = true;
-        saved_step_ = algorithm_.steps();
     }
 
     void print_head() const {
@@ -361,18 +377,17 @@ private:
     progress_line line_;
     const stopwatch whole_;  // the choice of kernels included
     stopwatch step_watch_;
-    perf::rapl energy_;                       // of rank 0's machine, where it counts
-    std::optional<run_directory> directory_;  // of rank 0
-    std::optional<burst_buffer> burst_;       // of rank 0, where states are saved through its disk
+    perf::rapl energy_;                           // of rank 0's machine, where it counts
+    std::optional<run_directory> directory_;      // of rank 0
+    std::optional<run_versions<D, T>> versions_;  // none where a simulated machine has no file system
     metrics_log log_;
     run_outcome outcome_;
     step_terms_log terms_{run_.is_root()};
     std::optional<weight_growth<D>> growth_;  // since this run began or went on
     std::string plan_;                        // of activations, as last printed
     bool stopped_ = false;
-    bool saved_ = false;         // as the run is now
     index_t empty_batches_ = 0;  // in a row
-    std::int64_t first_step_ = 0, last_tested_ = -1, saved_step_ = 0;
+    std::int64_t first_step_ = 0, last_tested_ = -1;
 };
 
 }  // namespace cairn

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -49,6 +50,14 @@ inline std::optional<nlohmann::json> parse_metrics(const std::string& text, cons
     return entry;
 }
 
+/// Of the steps since the last line; a resumed run goes on with it.
+struct run_progress {
+    double loss_sum = 0;
+    std::int64_t steps = 0;
+    std::array<double, 2> hits{};    // training samples of this rank classified right, and seen
+    std::int64_t skipped_steps = 0;  // since the run began
+};
+
 /// The lines so far, and the steps since the last one. Without a directory nothing is written: all ranks but one.
 class metrics_log {
 public:
@@ -75,23 +84,24 @@ public:
 
     /// Counts a step: its loss, and samples a second.
     void count_step(double loss, double rate) {
-        loss_sum_ += loss;
-        ++steps_;
+        now_.loss_sum += loss;
+        ++now_.steps;
         rates_.push_back(rate);
     }
 
-    std::int64_t steps_since_line() const { return steps_; }
+    std::int64_t steps_since_line() const { return now_.steps; }
+    run_progress& progress() { return now_; }
     bool has_test_of(std::int64_t step) const { return !last_test_.empty() && last_test_["step"] == step; }
 
     /// A line of the steps since the last one: loss and samples_per_s. The rest is up to the caller.
     nlohmann::json take_steps() {
-        const std::vector<double> window(rates_.end() - std::min<std::ptrdiff_t>(steps_, std::ssize(rates_)),
+        const std::vector<double> window(rates_.end() - std::min<std::ptrdiff_t>(now_.steps, std::ssize(rates_)),
                                          rates_.end());
         nlohmann::json entry = nlohmann::json::object();
-        entry["loss"] = loss_sum_ / static_cast<double>(steps_);
+        entry["loss"] = now_.loss_sum / static_cast<double>(now_.steps);
         entry["samples_per_s"] = median(window);
-        loss_sum_ = 0;
-        steps_ = 0;
+        now_.loss_sum = 0;
+        now_.steps = 0;
         return entry;
     }
 
@@ -103,7 +113,7 @@ public:
     /// The mean training loss of late.
     std::optional<double> recent_loss() const {
         if (!last_.empty()) return last_["loss"].get<double>();
-        if (steps_ > 0) return loss_sum_ / static_cast<double>(steps_);
+        if (now_.steps > 0) return now_.loss_sum / static_cast<double>(now_.steps);
         return std::nullopt;
     }
 
@@ -138,8 +148,7 @@ private:
     nlohmann::json lines_ = nlohmann::json::array(), last_ = nlohmann::json::object(),
                    last_test_ = nlohmann::json::object();
     std::vector<double> rates_;
-    double loss_sum_ = 0;  // since the last line
-    std::int64_t steps_ = 0;
+    run_progress now_;
 };
 
 }  // namespace cairn

@@ -43,6 +43,11 @@ inline std::string metric_label(const std::string& figure) {
     return label;
 }
 
+/// Whether a larger value of a figure is a better one.
+inline bool larger_is_better(const std::string& figure) {
+    return !figure.starts_with("mae_") && figure != "squared_error" && figure != "bits_per_token";
+}
+
 inline std::string metric_value(const std::string& figure, double value) {
     return figure.ends_with("accuracy") ? print("%.2f %%", 100 * value) : print("%.4g", value);
 }
@@ -86,9 +91,7 @@ inline nlohmann::json record_of(const std::string& name, const nlohmann::json& r
     add("samples_per_s", "samples/s", true);
     add("peak_bytes", "bytes", false);
     add("test_loss", "", false);
-    for (const auto& [figure, value] : metrics)
-        add("test_" + figure, "",
-            !figure.starts_with("mae_") && figure != "squared_error" && figure != "bits_per_token");
+    for (const auto& [figure, value] : metrics) add("test_" + figure, "", larger_is_better(figure));
 
     nlohmann::json samples = nlohmann::json::array();  // at most 400, evenly taken
     for (std::size_t i = 0; i < rates.size(); i += rates.size() / 400 + 1) samples.push_back(rates[i]);

@@ -6,7 +6,7 @@
 //   batches    this rank's part of every batch; how many
 //   replicas   ranks with the same parameters             build_replicas.hpp
 //   update     the algorithm that trains the model
-// loop.hpp trains with them, throughput.hpp times them, checkpoint.hpp saves them.
+// loop.hpp trains with them, throughput.hpp times them, run_versions.hpp saves them.
 
 #include <cairn/data/box_samples.hpp>
 #include <cairn/data/prefetcher.hpp>
@@ -20,6 +20,7 @@
 #include <cairn/train/parallel_axes.hpp>
 #include <cairn/train/pipeline_plan.hpp>
 #include <cairn/train/shared_layers.hpp>
+#include <cairn/train/state_settings.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <memory>
@@ -53,6 +54,7 @@ struct run_task {
     index_t micro_batches = 1;           // a step
     bool skips_non_finite = false;       // steps whose loss or gradients are not finite
     bool stops_divergence = true;        // where the loss grows to a multiple of its start
+    state_settings states;
 
     /// Whether a step is one of all samples, by ADMM.
     bool is_split() const { return algorithm != "gradient"; }
@@ -103,8 +105,7 @@ template <Device D>
 struct run_batches {
     using loader_type = prefetcher<D, any_dataset>;
     std::unique_ptr<loader_type> train, test;  // the second is null where nothing is tested
-    std::int64_t test_every = 1, save_every = 1, epochs = 1;
-    std::string save_local;  // a folder that states are saved through; empty: they are not
+    std::int64_t test_every = 1, epochs = 1;
     std::int64_t total_steps = 0, last_step = 0, log_every = 1;  // updates
 
     double epochs_of(std::int64_t steps) const {

@@ -2,7 +2,7 @@
 // A whole run from its settings, in one object. Its parts, each in a header of its own:
 //   builder.hpp      settings → task, mesh, model, batches, replicas, update (run_parts.hpp)
 //   loop.hpp         epochs, steps, tests
-//   checkpoint.hpp   the state that a resumed run goes on from
+//   run_versions.hpp the states that a resumed run goes on from
 //   report.hpp       what a run leaves: metrics, record, page
 //   throughput.hpp   training steps on generated data, timed
 // On several ranks each builds the same and trains on its part of every batch.

@@ -75,7 +75,8 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
             b.reset();
             while (!b) b = run.batches.train->next();  // none at the end of an epoch
         }
-        const step_result done = run.update.trainer->step({*b, run.task.micro_batches}, interrupt_guard::requested());
+        const step_result done =
+            run.update.trainer->step({*b, run.task.micro_batches}, {interrupt_guard::requested(), 0});
         all.skipped += done.skipped;
         all.rates.push_back(static_cast<double>(done.samples) / watch.seconds());
         line.show(i + 1, steps, concat("step ", i + 1, " of ", steps));

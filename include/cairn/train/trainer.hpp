@@ -57,7 +57,8 @@ public:
     /// One step on this rank's part of a batch. `meanwhile` is called when forward and backward are launched, before
     /// their results are waited for. Throws when the loss or a gradient is not finite, on every rank alike, naming the
     /// step and the first layer whose output is not.
-    step_result step(micro_batches<D> batch, bool stop = false, const std::function<void()>& meanwhile = {}) override {
+    step_result step(micro_batches<D> batch, step_votes votes = {},
+                     const std::function<void()>& meanwhile = {}) override {
         training_step<D, T> now(model_, loss_, config_, std::move(batch), steps(), update_.rate(steps()));
         for (const auto& hook : hooks_) hook->begin(now);
 
@@ -75,7 +76,7 @@ public:
         recorder_.wait(numbers, meanwhile);
 
         // Ranks add up gradients and losses, and agree whether they take the step.
-        const step_result done = synchronise_step(now, numbers, stop);
+        const step_result done = synchronise_step(now, numbers, votes);
         bool updated = false;
         for (auto hook = hooks_.rbegin(); hook != hooks_.rend(); ++hook) updated |= (*hook)->decided(now, done);
         if (!done.taken()) return done;
@@ -118,7 +119,7 @@ public:
     /// Training samples of this rank classified right, and seen, since the last call.
     std::pair<index_t, index_t> take_training_hits() override { return loss_.take_hits(); }
 
-    /// Of the optimizer; train/checkpoint.hpp puts shards together.
+    /// Of the optimizer; train/run_state.hpp has it in pieces.
     algorithm_state<D> state() override {
         algorithm_state<D> all;
         for (auto& [name, t] : optimizer().tensors()) all.tensors.push_back({"optimizer/" + name, t.share()});
@@ -149,13 +150,14 @@ private:
     }
 
     // Gradients and totals of all ranks, or an error on all.
-    step_result synchronise_step(const training_step<D, T>& now, const step_scalars<D>& numbers, bool stop) {
+    step_result synchronise_step(const training_step<D, T>& now, const step_scalars<D>& numbers, step_votes votes) {
         non_finite_reason reason;
         const auto note = [&](int m, double loss) {
             if (reason.text.empty()) reason = why_not_finite(now, m, loss, config_.over.is_shared());
         };
         step_totals all = model_.has_last() ? loss_.totals(now.batch, numbers, note) : step_totals{};
-        all.stop = stop ? 1 : 0;
+        all.stop = votes.stop ? 1 : 0;
+        all.votes = votes.states;
         if (ranks_) {
             all = synchronise(ranks_->gradients, ranks_->agree, all, now.number + 1, reason.text);
         } else {
@@ -163,7 +165,7 @@ private:
             all.skip = numbers.broken;
         }
         const double loss = all.samples > 0 ? all.loss / all.samples : 0;
-        return {loss, static_cast<index_t>(all.samples), all.skip > 0, all.stop > 0};
+        return {loss, static_cast<index_t>(all.samples), all.skip > 0, all.stop > 0, all.votes};
     }
 
     const trainer_config<D> config_;

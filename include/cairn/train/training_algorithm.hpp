@@ -22,12 +22,19 @@
 
 namespace cairn {
 
+/// What a rank says in a step besides its loss.
+struct step_votes {
+    bool stop = false;  // it was asked to stop
+    double states = 0;  // of the run's state (state/version_votes.hpp)
+};
+
 /// Result of one step, over all ranks.
 struct step_result {
     double loss = 0;       // of the whole batch, before the update
     index_t samples = 0;   // of the whole batch
     bool skipped = false;  // a gradient was not finite, and the policy is to go on
     bool stop = false;     // some rank was asked to stop
+    double states = 0;     // the sum of votes on the run's state
 
     bool taken() const { return !skipped && samples > 0; }  // 0: all samples of all ranks were left out
 };
@@ -59,7 +66,7 @@ public:
 
     /// One update. `meanwhile` is called when the batch is no longer needed by the host alone. Throws on every rank
     /// alike where numbers are not finite, naming the step.
-    virtual step_result step(micro_batches<D> batch, bool stop = false,
+    virtual step_result step(micro_batches<D> batch, step_votes votes = {},
                              const std::function<void()>& meanwhile = {}) = 0;
     /// Updates done so far.
     virtual std::int64_t steps() = 0;

@@ -112,9 +112,14 @@ public:
 
     std::vector<block>& blocks() { return s_.blocks; }
     const kfac_work_assignment<T, D>& roles() const { return *s_.roles; }
-    std::vector<named_tensor<T, D>> tensors() override;
-    std::vector<std::pair<std::string, std::int64_t*>> counters() override;
+    std::vector<named_tensor<T, D>> tensors() override { return tensors_of(state_of::all_ranks); }
+    std::vector<std::pair<std::string, std::int64_t*>> counters() override { return counters_of(state_of::all_ranks); }
     void release() override;
+    bool divides_state() const override { return true; }
+    std::vector<named_tensor<T, D>> its_tensors() override { return tensors_of(state_of::this_rank); }
+    std::vector<std::pair<std::string, std::int64_t*>> its_counters() override {
+        return counters_of(state_of::this_rank);
+    }
     std::string scope() const override;
     std::vector<std::pair<std::string, std::int64_t>> guards() const override;
     std::vector<std::string> diagnostics() const override;
@@ -152,6 +157,11 @@ private:
         if (last_ && s_.started && b.seen == b.uses) s_.roles->sums_ready(s_.blocks, at);
     }
 
+    // Of the factors that this rank decomposes, or of all.
+    enum class state_of { this_rank, all_ranks };
+    std::vector<named_tensor<T, D>> tensors_of(state_of whose);
+    std::vector<std::pair<std::string, std::int64_t*>> counters_of(state_of whose);
+
     void start() {
         s_.started = true;
         s_.roles->start(s_.blocks, s_.config);
@@ -168,20 +178,21 @@ private:
 };
 
 template <class T, Device D>
-std::vector<named_tensor<T, D>> kfac<T, D>::tensors() {
+std::vector<named_tensor<T, D>> kfac<T, D>::tensors_of(state_of whose) {
     if (!s_.started && !s_.blocks.empty()) start();
     inverses_.finish();
-    s_.roles->collect(s_.blocks, s_.config.inverse_staleness > 0);
     std::vector<named_tensor<T, D>> all;
     const auto add = [&](const std::string& name, tensor<T, D>& t, const shape& s) {
         if (t.empty()) t = tensor<T, D>::zeros(s, memory_category::optimizer);
         all.push_back({name, t.share()});
     };
-    for (block& b : s_.blocks) {
+    for (std::size_t i = 0; i < s_.blocks.size(); ++i) {
+        block& b = s_.blocks[i];
         index_t q = 0;
         b.each_factor([&](kfac_factor<T, D>& f, char side) {
             const std::string at = concat(b.name, '/', side == 'a' ? q : q - 1, '/', side);
             if (side == 'a') ++q;
+            if (whose == state_of::this_rank && !s_.roles->decomposes(i, side)) return;
             running_factor<T, D>& s = f.statistics;
             const index_t n = s.size();
             add(at, s.average(), s.extents());
@@ -197,17 +208,21 @@ std::vector<named_tensor<T, D>> kfac<T, D>::tensors() {
 }
 
 template <class T, Device D>
-std::vector<std::pair<std::string, std::int64_t*>> kfac<T, D>::counters() {
+std::vector<std::pair<std::string, std::int64_t*>> kfac<T, D>::counters_of(state_of whose) {
     std::vector<std::pair<std::string, std::int64_t*>> all{{"steps", &s_.steps},
                                                            {"begun", &inverses_.begun()},
                                                            {"rejected", &factors_.rejected()},
                                                            {"examples", &factors_.examples()}};
-    for (block& b : s_.blocks) {
-        all.push_back({b.name + "/ready", &b.ready});
+    for (std::size_t i = 0; i < s_.blocks.size(); ++i) {
+        block& b = s_.blocks[i];
         index_t q = 0;
+        bool first = true;  // factor of the block: who decomposes it has the block's flag too
         b.each_factor([&](kfac_factor<T, D>& f, char side) {
-            all.push_back(
-                {concat(b.name, '/', q++ / (b.diagonal ? 1 : 2), '/', side, "_batches"), &f.statistics.batches()});
+            const std::string name = concat(b.name, '/', q++ / (b.diagonal ? 1 : 2), '/', side, "_batches");
+            const bool is_first = std::exchange(first, false);
+            if (whose == state_of::this_rank && !s_.roles->decomposes(i, side)) return;
+            if (is_first) all.push_back({b.name + "/ready", &b.ready});
+            all.push_back({name, &f.statistics.batches()});
         });
     }
     return all;

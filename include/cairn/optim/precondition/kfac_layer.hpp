@@ -92,9 +92,7 @@ public:
     }
     /// Directions, in that order, of all blocks.
     virtual void share_directions(blocks&, std::span<T>) {}
-    /// Averages and decompositions of every block, on every rank.
-    virtual void collect(blocks&, bool /*pending*/) {}
-    /// Bytes of all that on this rank.
+    /// Whether this rank needs the block's decompositions.
     virtual bool uses_decomposition(std::size_t) const { return true; }
     virtual std::vector<std::string> diagnostics() const { return {}; }
 };

@@ -39,12 +39,16 @@ public:
     /// Forgets this step, which is not taken.
     virtual void skip_step() {}
 
-    /// State for a restored run: tensors and numbers, by name. Collective, where ranks share the work: all get all of
-    /// it.
+    /// State for a restored run: tensors and numbers, by name, with room for all of it.
     virtual std::vector<named_tensor<T, D>> tensors() = 0;
     virtual std::vector<std::pair<std::string, std::int64_t*>> counters() = 0;
-    /// After tensors() was read or written: memory that this rank need not keep.
+    /// After tensors() or its_tensors() was read or written: memory that this rank need not keep.
     virtual void release() {}
+    /// Whether ranks with the same parameters have different parts of the state. its_tensors() and its_counters() are
+    /// then what this rank is to save, each of them of one rank; else the state is the same on each.
+    virtual bool divides_state() const { return false; }
+    virtual std::vector<named_tensor<T, D>> its_tensors() { return tensors(); }
+    virtual std::vector<std::pair<std::string, std::int64_t*>> its_counters() { return counters(); }
     /// What it changes, in a line, once layers have made themselves known; "" where that is all.
     virtual std::string scope() const { return {}; }
     /// How often each of its guards acted, by name, on this rank. May wait for the device.

@@ -1,0 +1,240 @@
+#pragma once
+// Versions of a state, taken beside training. Between two steps
+//   capture   all kernel threads copy this rank's pieces into a room that was touched before; training goes on
+//   flush     a thread computes checksums and digests, and writes the pack past the page cache
+//   vote      in a number of each step's all-reduce the rank says that its pack is on disk, or could not be written
+//   commit    when all are, rank 0's thread checks that every element is there once, and renames (version.hpp)
+// One version is in flight at a time. Whatever fails costs that version and no step; what went wrong is told once, by
+// the rank that saw it.
+
+#include <cairn/comm/collectives/all_reduce.hpp>
+#include <cairn/comm/wait_for.hpp>
+#include <cairn/core/clock.hpp>
+#include <cairn/core/kernel_call.hpp>
+#include <cairn/state/pack.hpp>
+#include <cairn/state/pack_sharing.hpp>
+#include <cairn/state/staging.hpp>
+#include <cairn/state/streaming_copy.hpp>
+#include <cairn/state/version.hpp>
+#include <cairn/state/version_votes.hpp>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// What versions have cost this rank.
+struct flush_times {
+    std::int64_t versions = 0, failed = 0;  // committed; not
+    double stall = 0;                       // seconds in which training stood still
+    double flush = 0;                       // seconds from a capture until this rank's pack was on disk, all versions
+    double bytes = 0;                       // written by this rank
+};
+
+/// See the top of the file. Every rank has one, and all call the same functions after the same steps.
+class version_writer {
+public:
+    struct config {
+        std::filesystem::path states;            // the directory of versions, the same on all ranks
+        std::array<std::uint64_t, 2> attempt{};  // the same on all ranks, another at each start of a run
+        int rank = 0, ranks = 1;
+        std::uint64_t staging = staging_room::no_limit;  // bytes
+        // Why a piece must not be saved, "" where it may; on the thread.
+        std::function<std::string(const packed_piece&, const std::byte*)> examine = {};
+        // On rank 0's thread: what must be on disk before a commit, and what is done after one.
+        std::function<void()> before_commit = {}, after_commit = {};
+    };
+
+    version_writer(config c, std::unique_ptr<job_queue> helper)
+        : config_(std::move(c)), room_(config_.staging), helper_(std::move(helper)) {}
+    /// Waits for what is being written or committed; what all ranks have not prepared is lost.
+    ~version_writer() { helper_->wait(); }
+    version_writer(const version_writer&) = delete;
+    version_writer& operator=(const version_writer&) = delete;
+
+    /// The version that the state comes from: what is the same in the next one is not written again.
+    void begins_with(std::filesystem::path version) { earlier_ = std::move(version); }
+    /// Whether a version is on its way.
+    bool in_flight() const { return flying_.has_value(); }
+
+    /// Copies what this rank has to write of `state`; returns when training may change it. `lineage`: rank 0's text
+    /// that describes the version. Throws where there is no room for the copy.
+    void capture(std::int64_t step, const state_view& state, std::string lineage) {
+        require(!in_flight(), "state of step ", step, ": that of step ", flying_ ? flying_->step : 0,
+                " is still on its way");
+        const stopwatch stalled;
+        helper_->wait();  // for a pack of a version that another rank has given up
+        const version_id id{step, config_.attempt};
+        auto layout = std::make_shared<pack_layout>(pack_id{id, config_.rank, config_.ranks}, state);
+        std::byte* const image = room_.of(layout->bytes());
+        copy(*layout, image);
+        flying_ = id;
+        lineage_ = std::move(lineage);
+        set(stage::writing);
+        times_.stall += stalled.seconds();
+        times_.bytes += static_cast<double>(layout->bytes());
+        helper_->submit(
+            [this, layout, image, earlier = earlier_, since = stopwatch()] { flush(*layout, image, earlier, since); });
+    }
+
+    /// What this rank says in the next step's all-reduce.
+    version_votes votes() const {
+        const std::scoped_lock lock(mutex_);
+        return {.due = 0,
+                .prepared = stage_ == stage::prepared,
+                .failed = stage_ == stage::failed,
+                .broken = stage_ == stage::broken};
+    }
+    /// Why this rank's part must not be saved; "" where it may.
+    std::string why_broken() const {
+        const std::scoped_lock lock(mutex_);
+        return broken_;
+    }
+
+    /// Takes note of the sum of the ranks' votes: what all have prepared is committed, what failed is given up. Where
+    /// something is broken, the caller ends the run on all ranks.
+    void decide(const version_votes& sum) {
+        if (!in_flight() || sum.broken > 0) return;
+        if (sum.failed > 0) {
+            ++times_.failed;
+            last_failed_ = true;
+        } else if (sum.prepared == config_.ranks) {
+            last_failed_ = false;
+            committed_ = flying_->step;
+            earlier_ = config_.states / flying_->name();
+            ++times_.versions;
+            if (config_.rank == 0)
+                helper_->submit([this, id = *flying_, lineage = std::move(lineage_)] { commit(id, lineage); });
+        } else {
+            return;
+        }
+        flying_.reset();
+        set(stage::idle);
+    }
+
+    /// Collective: returns when nothing is in flight, with the sum of the last votes; `failed` > 0 where the last
+    /// version could not be saved.
+    template <Communicator C>
+    version_votes finish(C& world) {
+        version_votes sum;
+        helper_->wait();
+        if (in_flight()) {
+            sum = over_ranks(world, votes());
+            decide(sum);
+            helper_->wait();
+            if (sum.broken > 0) return sum;
+        }
+        return over_ranks(world, {.due = 0, .prepared = 0, .failed = last_failed_ || commit_failed()});
+    }
+
+    /// Step of the last version that is committed, or is being; −1: none.
+    std::int64_t last_step() const { return committed_; }
+    const flush_times& times() const { return times_; }
+
+private:
+    enum class stage { idle, writing, prepared, failed, broken };
+
+    template <Communicator C>
+    version_votes over_ranks(C& world, const version_votes& mine) const {
+        double sum = mine.number();
+        if (config_.ranks > 1) wait_for_all(world);  // a slow disk takes longer than a message
+        if (config_.ranks > 1) all_reduce(world, std::span<double>(&sum, 1), {.label = "votes on a state"});
+        return version_votes::of(sum);
+    }
+
+    void set(stage s) {
+        const std::scoped_lock lock(mutex_);
+        stage_ = s;
+    }
+    bool commit_failed() const {
+        const std::scoped_lock lock(mutex_);
+        return commit_failed_;
+    }
+
+    static void copy(const pack_layout& layout, std::byte* image) {
+        const kernel_call call("capture of a state", "u8", 0, 2 * static_cast<double>(layout.bytes()));
+        if (on_phantom_rank()) return;
+        std::vector<memory_copy> copies;
+        for (std::size_t i = 0; i < layout.pieces().size(); ++i) {
+            const packed_piece& p = layout.pieces()[i];
+            std::memset(image + p.zeros_from, 0, p.position - p.zeros_from);
+            copies.push_back({image + p.position, layout.source(i), p.bytes});
+        }
+        streaming_copy(copies);
+    }
+
+    // On the helper.
+    void flush(pack_layout& layout, std::byte* image, const std::filesystem::path& earlier, const stopwatch& since) {
+        if (on_phantom_rank()) {
+            phantom_here->write_storage(storage::shared, static_cast<double>(layout.bytes()));
+            return set(stage::prepared);
+        }
+        try {
+            layout.seal(image);
+            for (const packed_piece& p : layout.pieces())
+                if (std::string why = config_.examine ? config_.examine(p, image + p.position) : ""; !why.empty()) {
+                    const std::scoped_lock lock(mutex_);
+                    broken_ = std::move(why);
+                    stage_ = stage::broken;
+                    return;
+                }
+            const std::filesystem::path folder = prepare_version(config_.states, layout.id().version);
+            if (!earlier.empty()) share_with_earlier(layout, image, earlier, folder);
+            direct_file<> file(folder / layout.id().file());
+            file.write(image, layout.bytes());
+            file.commit();
+            const std::scoped_lock lock(mutex_);
+            times_.flush += since.seconds();
+            stage_ = stage::prepared;
+        } catch (const std::exception& e) {
+            warn(layout.id().version, e.what());
+            set(stage::failed);
+        }
+    }
+
+    // On rank 0's helper.
+    void commit(const version_id& id, const std::string& lineage) {
+        if (on_phantom_rank()) return;
+        bool failed = false;
+        try {
+            if (config_.before_commit) config_.before_commit();
+            commit_version(config_.states, id, config_.ranks, lineage);
+            if (config_.after_commit) config_.after_commit();
+        } catch (const std::exception& e) {
+            warn(id, e.what());
+            failed = true;
+        }
+        const std::scoped_lock lock(mutex_);
+        commit_failed_ = failed;
+    }
+
+    void warn(const version_id& id, const char* why) const {
+        std::fprintf(stderr, "warning: rank %d: the state of step %lld was not saved: %s\n", config_.rank,
+                     static_cast<long long>(id.step), why);
+    }
+
+    config config_;
+    staging_room room_;
+    std::optional<version_id> flying_;
+    std::string lineage_;
+    std::filesystem::path earlier_;
+    flush_times times_;
+    std::int64_t committed_ = -1;
+    bool last_failed_ = false;
+    mutable std::mutex mutex_;  // of what the helper changes
+    stage stage_ = stage::idle;
+    std::string broken_;
+    bool commit_failed_ = false;
+    std::unique_ptr<job_queue> helper_;  // last: it ends first
+};
+
+}  // namespace cairn
