@@ -31,7 +31,7 @@ FOLDERS = {
     "admm": ["core", "device", "nn", "comm", "comm/collectives", "compress", "parallel"],
     "data": ["core"],
     "objectives": ["core", "device", "nn", "data"],
-    "state": ["core", "comm"],
+    "state": ["core", "comm", "comm/collectives"],
     "perf": ["core", "device"],
     "train": ["*"],
 }

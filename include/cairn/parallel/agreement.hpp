@@ -28,9 +28,9 @@ namespace cairn {
 struct step_totals {
     double loss = 0;  // mean loss of this rank · its samples; over all ranks, divided by `samples`: the batch's loss
     double samples = 0;
-    double stop = 0;  // ranks that were asked to stop
-    double votes = 0; // on the run's state, see state/version_votes.hpp
-    double skip = 0;  // ranks that found a gradient which is not finite
+    double stop = 0;   // ranks that were asked to stop
+    double votes = 0;  // on the run's state, see state/version_votes.hpp
+    double skip = 0;   // ranks that found a gradient which is not finite
 };
 
 /// Response of all ranks to a gradient that is not finite.
