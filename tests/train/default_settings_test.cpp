@@ -133,21 +133,11 @@ default_values defaults_on_the_page() {
 
 // Not compared: defaults that the page gives in words, as they depend on workload or machine; settings without a
 // default; and those that other functions read than those above: of benchmarks/train.cpp, and of ADMM's first weights.
-const std::set<std::string> not_compared{"admm.mu",
-                                         "data.folder.resize",
-                                         "data.path",
-                                         "loss.kind",
-                                         "model.ffn_dim",
-                                         "train.log_every",
-                                         "state.every",
-                                         "data.format",
-                                         "model.kind",
-                                         "parallel.transport",
-                                         "train.device",
-                                         "train.matmul_precision",
-                                         "train.precision",
-                                         "admm.init",
-                                         "admm.init_scale"};
+const std::set<std::string> not_compared{
+    "admm.mu",         "data.folder.resize", "data.path",      "loss.kind",
+    "model.ffn_dim",   "train.log_every",    "state.every",    "data.format",
+    "model.kind",      "parallel.transport", "train.device",   "train.matmul_precision",
+    "train.precision", "admm.init",          "admm.init_scale"};
 
 }  // namespace
 
