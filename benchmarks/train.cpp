@@ -16,6 +16,7 @@
 #include <cairn/perf/machine.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/describe_needs.hpp>
+#include <cairn/train/lineage.hpp>
 #include <cairn/train/machine_file.hpp>
 #include <cairn/train/metrics_log.hpp>
 #include <cairn/train/process.hpp>
@@ -106,6 +107,11 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     app.add_option("--threads", threads,
                    "threads of the kernels, of each rank (default: cores / ranks of this machine)");
     app.add_option("--resume", options.resume, "go on with the run in this directory");
+    std::string from, init;
+    app.add_option("--from", from, "begin a new run with a version of another: RUN, RUN@STEP or RUN@TAG")
+        ->excludes("--resume");
+    app.add_option("--init", init, "begin with the parameters of a version that fit: RUN, RUN@STEP or RUN@TAG")
+        ->excludes("--resume", "--from");
     CLI::Option* const timed = app.add_flag("--throughput", throughput, "train on generated data and print samples/s");
     app.add_option("--kernels", options.kernels, "of --throughput: seconds of each kernel and shape, as JSON")
         ->needs(timed);
@@ -178,13 +184,16 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     if (local_ranks > 1 || world.size() > 1) cairn::take_share_of_cores(local_rank, local_ranks);
     if (threads) cairn::set_threads(threads);
     cairn::keep_to_address_space(cairn::threads());
-    cairn::require(workload.empty() != options.resume.empty(),
-                   "give either a workload file or --resume RUN; see train --help");
+    cairn::require(workload.empty() != options.resume.empty() || !from.empty(),
+                   "give a workload file, --resume RUN or --from RUN; see train --help");
+    if (!from.empty()) options.from = cairn::find_version(from);
+    if (!init.empty()) options.init = cairn::find_version(init);
     cairn::require(options.resume.empty() || options.out.empty(),
                    "--resume goes on in the run's own directory: leave --out away");
     const std::filesystem::path source =
         options.resume.empty() ? std::filesystem::path(workload) : options.resume / "config.toml";
-    cairn::configuration settings = cairn::configuration::from_file(source);
+    cairn::configuration settings = workload.empty() && !from.empty() ? cairn::settings_of_version(options.from)
+                                                                      : cairn::configuration::from_file(source);
     for (const std::string& assignment : sets) settings.set(assignment);
     if (!data.empty()) settings.set_text("data.path", data);
     const bool simulates = !machine_file.empty();
@@ -203,6 +212,9 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         try_cache("kernel choices", [&] { cairn::autotune_cache::global().load(cache.string(), machine); });
     if (!options.resume.empty())
         cairn::autotune_cache::global().load((options.resume / "autotune.tsv").string(), machine);
+    if (!options.from.empty())  // with the kernels of that run, so that its bits go on
+        cairn::autotune_cache::global().load((options.from.parent_path().parent_path() / "autotune.tsv").string(),
+                                             machine);
 
     // What benchmarks/collectives --calibrate measured, for this machine and number of ranks.
     if (const std::string trouble = cairn::load_collectives(world, machine); !trouble.empty())
@@ -245,6 +257,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
 }  // namespace
 
 int main(int argc, char** argv) {
+    cairn::now();  // the time of train.time_limit begins
 #if CAIRN_HAS_MPI
     if (cairn::started_by_mpi())
         return cairn::run_mpi(argc, argv, [&](cairn::mpi_communicator& world) {

@@ -37,6 +37,7 @@ struct flush_times {
     std::int64_t versions = 0, failed = 0;  // committed; not
     double stall = 0;                       // seconds in which training stood still
     double flush = 0;                       // seconds from a capture until this rank's pack was on disk, all versions
+    double durable = 0;                     // rank 0: seconds from a capture until the version was committed
     double bytes = 0;                       // written by this rank
 };
 
@@ -78,6 +79,7 @@ public:
         std::byte* const image = room_.of(layout->bytes());
         copy(*layout, image);
         flying_ = id;
+        captured_.restart();
         lineage_ = std::move(lineage);
         set(stage::writing);
         times_.stall += stalled.seconds();
@@ -113,7 +115,9 @@ public:
             earlier_ = config_.states / flying_->name();
             ++times_.versions;
             if (config_.rank == 0)
-                helper_->submit([this, id = *flying_, lineage = std::move(lineage_)] { commit(id, lineage); });
+                helper_->submit([this, id = *flying_, lineage = std::move(lineage_), since = captured_] {
+                    commit(id, lineage, since);
+                });
         } else {
             return;
         }
@@ -138,7 +142,10 @@ public:
 
     /// Step of the last version that is committed, or is being; −1: none.
     std::int64_t last_step() const { return committed_; }
-    const flush_times& times() const { return times_; }
+    flush_times times() const {
+        const std::scoped_lock lock(mutex_);
+        return times_;
+    }
 
 private:
     enum class stage { idle, writing, prepared, failed, broken };
@@ -202,7 +209,7 @@ private:
     }
 
     // On rank 0's helper.
-    void commit(const version_id& id, const std::string& lineage) {
+    void commit(const version_id& id, const std::string& lineage, const stopwatch& since) {
         if (on_phantom_rank()) return;
         bool failed = false;
         try {
@@ -215,6 +222,7 @@ private:
         }
         const std::scoped_lock lock(mutex_);
         commit_failed_ = failed;
+        if (!failed) times_.durable += since.seconds();
     }
 
     void warn(const version_id& id, const char* why) const {
@@ -225,6 +233,7 @@ private:
     config config_;
     staging_room room_;
     std::optional<version_id> flying_;
+    stopwatch captured_;  // the one in flight
     std::string lineage_;
     std::filesystem::path earlier_;
     flush_times times_;

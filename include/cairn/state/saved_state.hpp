@@ -95,6 +95,13 @@ public:
         return count > 8 ? concat(text, "; and ", count - 8, " more") : text;
     }
 
+    /// Whether what is stored by the entry's name, which has() it, is of its type and shape.
+    bool fits(const state_view::entry& e) const {
+        state_view one;
+        one.add(e);
+        return differences(one).empty();
+    }
+
     /// Fills all entries of `state`, bit by bit. Throws where something differs, is missing or damaged, naming it;
     /// some entries may have been filled then.
     void load(const state_view& state) const {

@@ -144,6 +144,9 @@ public:
         for (const auto& [name, t] : list) add(prefix + '/' + name, t);
     }
 
+    /// An entry of another view.
+    void add(entry e) { put(std::move(e)); }
+
     const std::vector<entry>& entries() const { return entries_; }
 
     /// Bytes of all entries.

@@ -15,6 +15,8 @@ namespace cairn {
 struct session_options {
     std::filesystem::path out;           // run directory; empty: a fresh one under runs/
     std::filesystem::path resume;        // run directory to go on in
+    std::filesystem::path from = {};     // version that a new run branches from (train/lineage.hpp)
+    std::filesystem::path init = {};     // version whose parameters and statistics a new run starts with
     std::int64_t max_steps = -1;         // stop after this many updates in all; -1: after the epochs of the settings
     bool generated = false;              // train on random data of the right shape
     std::filesystem::path kernels = {};  // where the seconds of each kernel go; empty: nowhere

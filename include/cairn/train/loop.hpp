@@ -69,6 +69,7 @@ public:
         test_if(run_.batches.test && !stopped_ && last_tested_ != algorithm_.steps());
         save();
         outcome_.interrupted = stopped_;
+        if (versions_) outcome_.states = versions_->report();
         outcome_.seconds = seconds();
         outcome_.joules = energy_.joules();
         outcome_.why_no_joules = energy_.why_not();
@@ -107,14 +108,18 @@ private:
         // A run that ended before its first state was saved starts again.
         const bool goes_on = resuming && versions_->resume();
         if (resuming && !goes_on) line_.print("no state of this run was saved: it starts again");
+        if (versions_) outcome_.initialised = versions_->begin_with_others();
+        if (!outcome_.initialised.empty()) line_.print(outcome_.initialised);
         outcome_.skipped_steps = static_cast<int>(log_.progress().skipped_steps);
         if (run_.update.trainer && run_.task.stops_divergence && !on_phantom_rank())
             growth_.emplace(*run_.model.weights);
         const std::int64_t steps = algorithm_.steps();
         const bool complete =
             resuming && broadcast_from_root(run_.world, directory_ && is_complete(*directory_, steps)) != 0;
-        require(!resuming || steps < run_.batches.last_step || (steps == run_.batches.last_step && !complete),
-                run_.task.options.resume.string(), ": this run has done ", steps, " of ", run_.batches.last_step,
+        const bool is_left =
+            steps < run_.batches.last_step || (resuming && steps == run_.batches.last_step && !complete);
+        require(is_left || steps == 0, (resuming ? run_.task.options.resume : run_.task.options.from).string(),
+                ": this run has done ", steps, " of ", run_.batches.last_step,
                 " steps, nothing is left to do; raise --steps or --set train.epochs to go on");
         if (!run_.is_root()) return;
         if (resuming) log_.resume(*directory_, steps);
@@ -148,7 +153,9 @@ private:
         terms_.computes();
         for (const std::string& skipped : b.host.skipped) line_.print("skipped " + skipped);
         const bool nothing = b.host.count == 0 && !run_.replicas.ranks;
-        const step_votes votes{interrupt_guard::requested(), versions_ ? versions_->votes() : 0};
+        const bool time_is_over = versions_ && versions_->is_time_over();
+        if (time_is_over) line_.print("train.time_limit is near: stopping after this step, with its state saved");
+        const step_votes votes{interrupt_guard::requested() || time_is_over, versions_ ? versions_->votes() : 0};
         const step_result done = nothing ? step_result{.stop = votes.stop, .states = votes.states}
                                          : algorithm_.step({b, run_.task.micro_batches}, votes, [this] {
                                                if (algorithm_.steps() + 1 < run_.batches.last_step)
@@ -160,7 +167,7 @@ private:
         if (versions_) {
             const stopwatch saving;
             take_hits();
-            versions_->after_step(done.states);
+            versions_->after_step(done.states, step_watch_.seconds());
             terms_.saved(saving.seconds());
         }
     }

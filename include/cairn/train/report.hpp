@@ -28,10 +28,12 @@ struct run_outcome {
     std::optional<double> joules;  // of the processors of rank 0's machine, as it counts them
     std::string why_no_joules;
     int skipped_steps = 0;
-    evaluation test;            // of the last test
-    metric_list metrics;        // likewise
-    nlohmann::json steps = {};  // of a simulated run: the terms of each (step_terms.hpp)
-    double joules_a_step = 0;   // likewise
+    evaluation test;               // of the last test
+    metric_list metrics;           // likewise
+    nlohmann::json steps = {};     // of a simulated run: the terms of each (step_terms.hpp)
+    double joules_a_step = 0;      // likewise
+    nlohmann::json states = {};    // what versions of the state cost (run_versions.hpp)
+    std::string initialised = {};  // what --init took, and what not
 };
 
 /// Whether record.json says that the run came to its end with `steps` updates. Throws naming file and field of another
@@ -134,6 +136,8 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     const std::string& simulated_on = run.task.options.machine;
     if (!simulated_on.empty()) record["simulated"] = {{"machine", simulated_on}, {"steps", o.steps}};
     record["memory"] = memory;
+    if (!o.states.is_null()) record["states"] = o.states;
+    if (!o.initialised.empty()) record["initialised"] = o.initialised;
     record["threads"] = threads();
     record["device"] = D::name;
     record["batch"] = run.task.batch;

@@ -63,6 +63,11 @@ public:
 
     const state_view& view() const { return view_; }
 
+    /// Parameters and statistics were loaded.
+    void values_loaded() {
+        host_copies_.put_back();
+        run_.update.algorithm->stages().values_changed();
+    }
     /// The run goes on from what was loaded. Throws where epochs have other lengths than when it was saved.
     void loaded() {
         host_copies_.put_back();

@@ -14,6 +14,7 @@
 #include <cairn/train/run_directory.hpp>
 #include <cairn/train/run_messages.hpp>
 #include <cairn/train/run_state.hpp>
+#include <cairn/train/version_clock.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -40,7 +41,7 @@ class run_versions {
 public:
     /// Collective. `directory`: rank 0's.
     run_versions(run_parts<D, T>& run, const run_directory* directory, run_progress& progress)
-        : run_(run), progress_(progress) {
+        : run_(run), progress_(progress), clock_(run.task.states) {
         origin_.run =
             broadcast_text(run_.world, directory ? std::filesystem::absolute(directory->path()).string() : "", 0);
         if (run_.is_root() && !on_phantom_rank()) {
@@ -77,7 +78,7 @@ public:
         for (std::string name; std::getline(lines, name);) {
             const std::string failure = load_twice(states() / name);
             if (failure.empty()) {
-                origin_.parent = name;
+                origin_.parent = parent_of(states() / name, "resume");
                 writer_->begins_with(states() / name);
                 last_ = resumed_ = step();
                 return true;
@@ -97,15 +98,49 @@ public:
         return false;
     }
 
+    /// Collective: what the command line asks for by --from or --init. Returns what was taken of the latter.
+    std::string begin_with_others() {
+        if (!run_.task.options.from.empty()) branch(run_.task.options.from);
+        return run_.task.options.init.empty() ? "" : initialise(run_.task.options.init);
+    }
+    /// Collective: the run goes on from a version of another run, in a directory of its own.
+    void branch(const std::filesystem::path& version) {
+        const std::string failure = load(version);
+        require(failure.empty(), failure);
+        origin_.parent = parent_of(version, "branch");
+        writer_->begins_with(version);
+    }
+    /// Collective: the run begins with those parameters and statistics of a version that it has by the same path and
+    /// shape. Returns what was taken and what was not, as text. Throws where nothing fits.
+    std::string initialise(const std::filesystem::path& version) {
+        std::optional<saved_state> saved;
+        std::string failure = on_all_ranks([&] { saved = open_version(version); });
+        require(failure.empty(), failure);
+        std::string taken, left;
+        run_state<D, T> state(run_, progress_, state_use::load);
+        const state_view fitting = fitting_part(*saved, state.view(), taken, left);
+        failure = on_all_ranks([&] { saved->load(fitting); });
+        require(failure.empty(), failure);
+        state.values_loaded();
+        for (std::string* const text : {&taken, &left}) *text = lines_of_all_ranks(*text);
+        require(!taken.empty(), version.string(), ": no parameter of this network is there with its path and shape");
+        origin_.parent = parent_of(version, "init");
+        return concat("from ", version.string(), ": ", taken, left.empty() ? "" : "; not there: ", left);
+    }
+
     /// What this rank says in a step's all-reduce.
     double votes() const {
         version_votes mine = writer_->votes();
-        mine.due = run_.is_root() && settings().every.is_due_after(since_.seconds());
+        mine.due = run_.is_root() && !on_phantom_rank() && clock_.is_due(writer_->times());
         return mine.number();
     }
+    /// Whether rank 0 sees the end of train.time_limit.
+    bool is_time_over() const { return run_.is_root() && !on_phantom_rank() && clock_.is_time_over(writer_->times()); }
 
-    /// After a step: `sum` of the votes. Takes a version where one is due now, or was while another was in flight.
-    void after_step(double sum) {
+    /// After a step of so many seconds: `sum` of the votes. Takes a version where one is due now, or was while another
+    /// was in flight.
+    void after_step(double sum, double seconds) {
+        clock_.took_step(seconds, writer_->in_flight());
         const version_votes all = version_votes::of(sum);
         if (all.broken > 0) fail_broken();
         writer_->decide(all);
@@ -132,9 +167,16 @@ public:
     /// Step of the newest version; 0: none.
     std::int64_t last_step() const { return std::max({writer_->last_step(), resumed_, std::int64_t{0}}); }
     nlohmann::json report() const {
-        const flush_times& t = writer_->times();
-        return {{"versions", t.versions}, {"failed", t.failed}, {"waited", waited_},
-                {"stall_s", t.stall},     {"flush_s", t.flush}, {"bytes_of_rank_0", t.bytes}};
+        const flush_times t = writer_->times();
+        const auto n = static_cast<double>(std::max<std::int64_t>(1, t.versions));
+        nlohmann::json all{{"versions", t.versions},        {"failed", t.failed},     {"waited", waited_},
+                           {"stall_s", t.stall / n},        {"flush_s", t.flush / n}, {"durable_s", t.durable / n},
+                           {"bytes_of_rank_0", t.bytes / n}};
+        if (settings().every.is_automatic() && t.versions > 0) {
+            all["interval_s"] = clock_.automatic_interval(t);
+            all["expected_waste"] = expected_waste(clock_.costs(t), clock_.automatic_interval(t));
+        }
+        return all;
     }
     /// For lineage.json: figures of the last test, and which of them the best versions have the best of.
     void note_metrics(nlohmann::json metrics, std::string best_by) {
@@ -157,7 +199,7 @@ private:
     }
     void take() {
         due_ = waits_ = false;
-        since_.restart();
+        clock_.restart();
         run_state<D, T> state(run_, progress_, state_use::save);
         std::string lineage;
         if (run_.is_root() && !on_phantom_rank()) lineage = lineage_of(run_, {step(), attempt_}, origin_);
@@ -194,13 +236,7 @@ private:
     std::string load(const std::filesystem::path& from) {
         const bool is_file = from.filename() == "state.cairn";
         std::optional<saved_state> saved;
-        std::string failure = on_all_ranks([&] {
-            if (is_file) return void(saved = saved_state::of_file(from));
-            const manifest m = run_.is_root() ? verify_version(from, false) : read_manifest(from);
-            std::vector<std::string> files;
-            for (std::int32_t r = 0; r < m.ranks; ++r) files.push_back(pack_id{m.version, r, m.ranks}.file());
-            saved = saved_state::of_packs(from, files);
-        });
+        std::string failure = on_all_ranks([&] { saved = is_file ? saved_state::of_file(from) : open_version(from); });
         if (!failure.empty()) return failure;
         run_state<D, T> state(run_, progress_, state_use::load, is_file);
         // Another model or set-up is no damage: no version before it would fit either.
@@ -213,6 +249,37 @@ private:
         failure = on_all_ranks([&] { saved->load(state.view()); });
         if (failure.empty()) state.loaded();
         return failure;
+    }
+
+    saved_state open_version(const std::filesystem::path& version) const {
+        const manifest m = run_.is_root() ? verify_version(version, false) : read_manifest(version);
+        std::vector<std::string> files;
+        for (std::int32_t r = 0; r < m.ranks; ++r) files.push_back(pack_id{m.version, r, m.ranks}.file());
+        return saved_state::of_packs(version, files);
+    }
+
+    // Parameters and statistics that are saved with the same type and shape; their names, and those of the others.
+    static state_view fitting_part(const saved_state& saved, const state_view& all, std::string& taken,
+                                   std::string& left) {
+        state_view some;
+        for (const auto& e : all.entries()) {
+            if (!e.name.starts_with("model/") && !e.name.starts_with("buffers/")) continue;
+            const bool fits = saved.has(e.name) && saved.fits(e);
+            (fits ? taken : left) += e.name + '\n';
+            if (fits) some.add(e);
+        }
+        return some;
+    }
+    // Collective: the lines of all ranks, each once, in one.
+    std::string lines_of_all_ranks(const std::string& mine) {
+        std::set<std::string> all;
+        for (const std::string& of_rank : all_gather_text(run_.world, mine)) {
+            std::istringstream lines(of_rank);
+            for (std::string line; std::getline(lines, line);) all.insert(line);
+        }
+        std::string text;
+        for (const std::string& line : all) text += (text.empty() ? "" : " ") + line;
+        return text;
     }
 
     // Collective: the first rank's error, or "".
@@ -252,7 +319,7 @@ private:
     version_origin origin_;
     std::array<std::uint64_t, 2> attempt_{};
     std::optional<version_writer> writer_;
-    stopwatch since_;                        // the last version
+    version_clock clock_;
     std::int64_t last_ = -1, resumed_ = -1;  // step of the last version; of that with which this start began
     std::int64_t waited_ = 0;
     bool due_ = false, waits_ = false, failed_ = false;

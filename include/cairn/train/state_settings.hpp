@@ -41,11 +41,12 @@ inline double parse_seconds(const std::string& path, const std::string& text) {
 
 /// When a version is due.
 struct version_interval {
-    enum class counted_in { epochs, steps, seconds } in = counted_in::epochs;
+    enum class counted_in { epochs, steps, seconds, cost } in = counted_in::epochs;
     double every = 1;
 
-    /// "2 epochs", "500 steps", "10 min".
+    /// "2 epochs", "500 steps", "10 min", or "auto": as often as loses least time (state/interval.hpp).
     static version_interval parse(const std::string& path, const std::string& text) {
+        if (text == "auto") return {counted_in::cost, 0};
         const auto [number, unit] = number_and_unit(path, text);
         if (const double seconds = seconds_of(number, unit); seconds > 0) return {counted_in::seconds, seconds};
         const bool epochs = unit == "epochs" || unit == "epoch", steps = unit == "steps" || unit == "step";
@@ -56,6 +57,7 @@ struct version_interval {
     bool is_due_at_epoch(std::int64_t epoch) const { return in == counted_in::epochs && epoch % whole() == 0; }
     bool is_due_at_step(std::int64_t step) const { return in == counted_in::steps && step % whole() == 0; }
     bool is_due_after(double seconds) const { return in == counted_in::seconds && seconds >= every; }
+    bool is_automatic() const { return in == counted_in::cost; }
 
 private:
     std::int64_t whole() const { return static_cast<std::int64_t>(every); }
@@ -63,6 +65,8 @@ private:
 
 struct state_settings {
     version_interval every;
+    double mtbf = 86400;    // seconds from one failure of the run to the next, on average; for "auto"
+    double time_limit = 0;  // seconds from the start of the process until it should have ended; 0: none
     std::vector<retention_rule> keep;
     std::uint64_t staging = staging_room::no_limit;  // bytes
 };
@@ -73,6 +77,9 @@ inline state_settings read_state_settings(configuration& s) {
     state_settings made;
     made.every = version_interval::parse("state.every",
                                          s.get("state.every", concat(epochs, epochs == 1 ? " epoch" : " epochs")));
+    made.mtbf = parse_seconds("state.mtbf", s.get("state.mtbf", "24h"));
+    const std::string limit = s.get("train.time_limit", "none");
+    if (limit != "none") made.time_limit = parse_seconds("train.time_limit", limit);
     made.keep = with_context("state.keep",
                              [&] { return parse_retention(s.get("state.keep", std::vector<std::string>{"last 2"})); });
     const double mb = s.get("state.staging_mb", 0.0, at_least(0));  // 0: what the state takes
