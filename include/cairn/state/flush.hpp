@@ -73,7 +73,6 @@ public:
         require(!in_flight(), "state of step ", step, ": that of step ", flying_ ? flying_->step : 0,
                 " is still on its way");
         const stopwatch stalled;
-        helper_->wait();  // for a pack of a version that another rank has given up
         const version_id id{step, config_.attempt};
         auto layout = std::make_shared<pack_layout>(pack_id{id, config_.rank, config_.ranks}, state);
         std::byte* const image = room_.of(layout->bytes());
@@ -83,7 +82,6 @@ public:
         lineage_ = std::move(lineage);
         set(stage::writing);
         times_.stall += stalled.seconds();
-        times_.bytes += static_cast<double>(layout->bytes());
         helper_->submit(
             [this, layout, image, earlier = earlier_, since = stopwatch()] { flush(*layout, image, earlier, since); });
     }
@@ -102,15 +100,15 @@ public:
         return broken_;
     }
 
-    /// Takes note of the sum of the ranks' votes: what all have prepared is committed, what failed is given up. Where
-    /// something is broken, the caller ends the run on all ranks.
+    /// Takes note of the sum of the ranks' votes: what all have prepared is committed; what failed somewhere is given
+    /// up and removed, once no rank writes any longer. Where something is broken, the caller ends the run everywhere.
     void decide(const version_votes& sum) {
-        if (!in_flight() || sum.broken > 0) return;
-        if (sum.failed > 0) {
+        if (!in_flight() || sum.broken > 0 || sum.prepared + sum.failed < config_.ranks) return;
+        last_failed_ = sum.failed > 0;
+        if (last_failed_) {
             ++times_.failed;
-            last_failed_ = true;
-        } else if (sum.prepared == config_.ranks) {
-            last_failed_ = false;
+            if (config_.rank == 0) helper_->submit([this, id = *flying_] { abandon(id); });
+        } else {
             committed_ = flying_->step;
             earlier_ = config_.states / flying_->name();
             ++times_.versions;
@@ -118,8 +116,6 @@ public:
                 helper_->submit([this, id = *flying_, lineage = std::move(lineage_), since = captured_] {
                     commit(id, lineage, since);
                 });
-        } else {
-            return;
         }
         flying_.reset();
         set(stage::idle);
@@ -201,6 +197,7 @@ private:
             file.commit();
             const std::scoped_lock lock(mutex_);
             times_.flush += since.seconds();
+            times_.bytes += static_cast<double>(layout.bytes());
             stage_ = stage::prepared;
         } catch (const std::exception& e) {
             warn(layout.id().version, e.what());
@@ -215,14 +212,31 @@ private:
         try {
             if (config_.before_commit) config_.before_commit();
             commit_version(config_.states, id, config_.ranks, lineage);
-            if (config_.after_commit) config_.after_commit();
         } catch (const std::exception& e) {
             warn(id, e.what());
+            abandon(id);
             failed = true;
+        }
+        const double durable = since.seconds();
+        try {
+            if (!failed && config_.after_commit) config_.after_commit();
+        } catch (const std::exception& e) {
+            std::fprintf(stderr, "warning: after the state of step %lld was saved: %s\n",
+                         static_cast<long long>(id.step), e.what());
         }
         const std::scoped_lock lock(mutex_);
         commit_failed_ = failed;
-        if (!failed) times_.durable += since.seconds();
+        if (!failed) times_.durable += durable;
+    }
+
+    // On rank 0's helper: what other ranks have written fills the disk.
+    void abandon(const version_id& id) const {
+        if (on_phantom_rank()) return;
+        try {
+            abandon_version(config_.states, id);
+        } catch (const std::exception& e) {
+            std::fprintf(stderr, "warning: %s\n", e.what());
+        }
     }
 
     void warn(const version_id& id, const char* why) const {
