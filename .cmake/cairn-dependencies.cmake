@@ -168,6 +168,9 @@ if(NOT TARGET cairn::onednn)
     cairn_find(ZSTD HEADERS zstd.h LIBRARIES zstd)
     cairn_optional(zstd "${ZSTD_FOUND}" "no zstd compression" "libzstd-dev" cairn_ZSTD_library)
 
+    cairn_find(SQLITE HEADERS sqlite3.h LIBRARIES sqlite3)
+    cairn_optional(sqlite "${SQLITE_FOUND}" "the program states is left out" "libsqlite3-dev" cairn_SQLITE_library)
+
     # Simulations: linked by those who want them alone. SimGrid's release 4 has another interface.
     cairn_find(SIMGRID HEADERS simgrid/s4u.hpp LIBRARIES simgrid)
     set(cairn_simgrid_found FALSE)

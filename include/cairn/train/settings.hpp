@@ -143,6 +143,9 @@ public:
         return text ? *text : fallback;
     }
 
+    /// What the file and the command line set, by path.
+    const std::map<std::string, setting>& all() const { return settings_; }
+
     /// Whether the file or the command line sets `path`.
     bool has(const std::string& path) const { return settings_.contains(path); }
 
