@@ -112,7 +112,9 @@ TEST_CASE("a version has the numbers of its capture, whatever training does mean
                 wrong += writer.last_step() != step;
             }
             wrong += writer.finish(c).failed != 0;
-            wrong += writer.times().versions != 2 || writer.times().failed != 0 || writer.times().stall <= 0;
+            const flush_times t = writer.times();
+            wrong += t.versions != 2 || t.captured != 2 || t.failed != 0;
+            wrong += t.first_stall <= 0 || std::abs(t.usual_stall() - (t.stall - t.first_stall)) > 1e-9;
         });
         CHECK(wrong == 0);
         CHECK(saved_digest(states, 3) == digest_of_small_version(3));

@@ -35,10 +35,16 @@ namespace cairn {
 /// What versions have cost this rank.
 struct flush_times {
     std::int64_t versions = 0, failed = 0;  // committed; not
-    double stall = 0;                       // seconds in which training stood still
+    std::int64_t captured = 0;              // taken
+    double stall = 0, first_stall = 0;      // seconds in which training stood still; with the first, which touches room
     double flush = 0;                       // seconds from a capture until this rank's pack was on disk, all versions
     double durable = 0;                     // rank 0: seconds from a capture until the version was committed
     double bytes = 0;                       // written by this rank
+
+    /// Seconds in which a version stops training, the first apart.
+    double usual_stall() const {
+        return captured > 1 ? (stall - first_stall) / static_cast<double>(captured - 1) : stall;
+    }
 };
 
 /// See the top of the file. Every rank has one, and all call the same functions after the same steps.
@@ -82,6 +88,7 @@ public:
         lineage_ = std::move(lineage);
         set(stage::writing);
         times_.stall += stalled.seconds();
+        if (times_.captured++ == 0) times_.first_stall = times_.stall;
         helper_->submit(
             [this, layout, image, earlier = earlier_, since = stopwatch()] { flush(*layout, image, earlier, since); });
     }

@@ -169,8 +169,13 @@ public:
     nlohmann::json report() const {
         const flush_times t = writer_->times();
         const auto n = static_cast<double>(std::max<std::int64_t>(1, t.versions));
-        nlohmann::json all{{"versions", t.versions},        {"failed", t.failed},     {"waited", waited_},
-                           {"stall_s", t.stall / n},        {"flush_s", t.flush / n}, {"durable_s", t.durable / n},
+        nlohmann::json all{{"versions", t.versions},
+                           {"failed", t.failed},
+                           {"waited", waited_},
+                           {"stall_s", t.usual_stall()},
+                           {"first_stall_s", t.first_stall},
+                           {"flush_s", t.flush / n},
+                           {"durable_s", t.durable / n},
                            {"bytes_of_rank_0", t.bytes / n}};
         if (settings().every.is_automatic() && t.versions > 0) {
             all["interval_s"] = clock_.automatic_interval(t);

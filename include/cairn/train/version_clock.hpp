@@ -47,7 +47,7 @@ public:
             return c;
         }
         const auto n = static_cast<double>(t.versions);
-        c.stall = t.stall / n;
+        c.stall = t.usual_stall();
         c.flush = std::max(0.0, t.durable / n - c.stall);
         if (steps_[0].count && steps_[1].count)
             c.slow_down = std::clamp(1 - steps_[0].mean() / steps_[1].mean(), 0.0, 1.0);
