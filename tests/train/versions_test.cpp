@@ -99,6 +99,28 @@ TEST_CASE("versions: a damaged one is set aside, and the one before is taken", "
     }
 }
 
+TEST_CASE("versions: those on the hosts' disks are gone on from where they are newer", "[session]") {
+    const temporary_folder folder;
+    for (const int ranks : {1, 2}) {
+        const auto run = folder / concat("run", ranks), whole = folder / concat("whole", ranks);
+        const settings_list set{"state.local='" + (folder / "disk{rank}").string() + "'", "state.local_every='1 step'",
+                                "state.every='2 epochs'"};
+        train(ranks, {.out = whole, .resume = {}, .max_steps = -1});
+        train(ranks, {.out = run, .resume = {}, .max_steps = 8}, set);
+        std::filesystem::remove_all(run / "states");  // as if the run's directory had been too slow
+        train(ranks, {.out = {}, .resume = run, .max_steps = 9}, set);
+        CHECK(std::ranges::count(steps_of(run), 8) == 1);  // brought to the run's directory
+        // Another number of ranks finds them all the same, if it sees the disks.
+        train(3 - ranks, {.out = {}, .resume = run, .max_steps = -1}, {});
+        CHECK(steps_of(run).front() == 12);
+        if (ranks == 1) continue;
+        const std::string why = test::why(2, {"state.redundancy=xor"}, maps, 1);
+        CHECK_THAT(why, Catch::Contains("set state.local"));
+        CHECK_THAT(test::why(2, {"state.redundancy=xor", "state.local='" + (folder / "d").string() + "'"}, maps, 1),
+                   Catch::Contains("groups of 4 hosts"));
+    }
+}
+
 TEST_CASE("versions: a branch goes on where another run was, in a directory of its own", "[session]") {
     const temporary_folder folder;
     train(2, {.out = folder / "run", .resume = {}, .max_steps = -1}, {"state.keep=['every 1 epoch']"});

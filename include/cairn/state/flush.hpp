@@ -1,7 +1,8 @@
 #pragma once
 // Versions of a state, taken beside training. Between two steps
 //   capture   all kernel threads copy this rank's pieces into a room that was touched before; training goes on
-//   flush     a thread computes checksums and digests, and writes the pack past the page cache
+//   flush     a thread computes checksums and digests, and writes the pack past the page cache: to the host's own disk
+//             with copies or parities among hosts (local_tier.hpp), to the run's directory, or to both
 //   vote      in a number of each step's all-reduce the rank says that its pack is on disk, or could not be written
 //   commit    when all are, rank 0's thread checks that every element is there once, and renames (version.hpp)
 // One version is in flight at a time. Whatever fails costs that version and no step; what went wrong is told once, by
@@ -11,6 +12,7 @@
 #include <cairn/comm/wait_for.hpp>
 #include <cairn/core/clock.hpp>
 #include <cairn/core/kernel_call.hpp>
+#include <cairn/state/local_tier.hpp>
 #include <cairn/state/pack.hpp>
 #include <cairn/state/pack_sharing.hpp>
 #include <cairn/state/staging.hpp>
@@ -31,6 +33,9 @@
 #include <vector>
 
 namespace cairn {
+
+/// Where a version goes: to the hosts' own disks, to the run's directory, or to both.
+enum class version_tiers { local, shared, both };
 
 /// What versions have cost this rank.
 struct flush_times {
@@ -55,6 +60,7 @@ public:
         std::array<std::uint64_t, 2> attempt{};  // the same on all ranks, another at each start of a run
         int rank = 0, ranks = 1;
         std::uint64_t staging = staging_room::no_limit;  // bytes
+        local_tier* local = nullptr;                     // null: versions go to the run's directory alone
         // Why a piece must not be saved, "" where it may; on the thread.
         std::function<std::string(const packed_piece&, const std::byte*)> examine = {};
         // On rank 0's thread: what must be on disk before a commit, and what is done after one.
@@ -75,7 +81,8 @@ public:
 
     /// Copies what this rank has to write of `state`; returns when training may change it. `lineage`: rank 0's text
     /// that describes the version. Throws where there is no room for the copy.
-    void capture(std::int64_t step, const state_view& state, std::string lineage) {
+    void capture(std::int64_t step, const state_view& state, std::string lineage,
+                 version_tiers tiers = version_tiers::shared) {
         require(!in_flight(), "state of step ", step, ": that of step ", flying_ ? flying_->step : 0,
                 " is still on its way");
         const stopwatch stalled;
@@ -86,11 +93,12 @@ public:
         flying_ = id;
         captured_.restart();
         lineage_ = std::move(lineage);
+        tiers_ = tiers;
         set(stage::writing);
         times_.stall += stalled.seconds();
         if (times_.captured++ == 0) times_.first_stall = times_.stall;
         helper_->submit(
-            [this, layout, image, earlier = earlier_, since = stopwatch()] { flush(*layout, image, earlier, since); });
+            [this, layout, image, job = flush_job{tiers, lineage_, earlier_, {}}] { flush(*layout, image, job); });
     }
 
     /// What this rank says in the next step's all-reduce.
@@ -117,9 +125,11 @@ public:
             if (config_.rank == 0) helper_->submit([this, id = *flying_] { abandon(id); });
         } else {
             committed_ = flying_->step;
-            earlier_ = config_.states / flying_->name();
+            if (is_shared(tiers_)) earlier_ = config_.states / flying_->name();
+            if (tiers_ != version_tiers::shared)  // it is whole on the hosts: those before are no longer needed
+                helper_->submit([this, name = flying_->name()] { config_.local->keep_only(name); });
             ++times_.versions;
-            if (config_.rank == 0)
+            if (config_.rank == 0 && is_shared(tiers_))
                 helper_->submit([this, id = *flying_, lineage = std::move(lineage_), since = captured_] {
                     commit(id, lineage, since);
                 });
@@ -152,6 +162,13 @@ public:
 
 private:
     enum class stage { idle, writing, prepared, failed, broken };
+    struct flush_job {
+        version_tiers tiers;
+        std::string lineage;  // rank 0's
+        std::filesystem::path earlier;
+        stopwatch since;
+    };
+    static bool is_shared(version_tiers t) { return t != version_tiers::local; }
 
     template <Communicator C>
     version_votes over_ranks(C& world, const version_votes& mine) const {
@@ -183,7 +200,7 @@ private:
     }
 
     // On the helper.
-    void flush(pack_layout& layout, std::byte* image, const std::filesystem::path& earlier, const stopwatch& since) {
+    void flush(pack_layout& layout, std::byte* image, const flush_job& job) {
         if (on_phantom_rank()) {
             phantom_here->write_storage(storage::shared, static_cast<double>(layout.bytes()));
             return set(stage::prepared);
@@ -197,19 +214,25 @@ private:
                     stage_ = stage::broken;
                     return;
                 }
-            const std::filesystem::path folder = prepare_version(config_.states, layout.id().version);
-            if (!earlier.empty()) share_with_earlier(layout, image, earlier, folder);
-            direct_file<> file(folder / layout.id().file());
-            file.write(image, layout.bytes());
-            file.commit();
+            if (job.tiers == version_tiers::local && config_.before_commit) config_.before_commit();
+            if (job.tiers != version_tiers::shared)
+                config_.local->store(layout.id(), {image, layout.bytes()}, job.lineage);
+            if (is_shared(job.tiers)) write_shared(layout, image, job);
             const std::scoped_lock lock(mutex_);
-            times_.flush += since.seconds();
+            times_.flush += job.since.seconds();
             times_.bytes += static_cast<double>(layout.bytes());
             stage_ = stage::prepared;
         } catch (const std::exception& e) {
             warn(layout.id().version, e.what());
             set(stage::failed);
         }
+    }
+    void write_shared(pack_layout& layout, std::byte* image, const flush_job& job) {
+        const std::filesystem::path folder = prepare_version(config_.states, layout.id().version);
+        if (!job.earlier.empty()) share_with_earlier(layout, image, job.earlier, folder);
+        direct_file<> file(folder / layout.id().file());
+        file.write(image, layout.bytes());
+        file.commit();
     }
 
     // On rank 0's helper.
@@ -256,6 +279,7 @@ private:
     std::optional<version_id> flying_;
     stopwatch captured_;  // the one in flight
     std::string lineage_;
+    version_tiers tiers_ = version_tiers::shared;
     std::filesystem::path earlier_;
     flush_times times_;
     std::int64_t committed_ = -1;

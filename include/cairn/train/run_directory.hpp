@@ -22,6 +22,12 @@
 
 namespace cairn {
 
+/// The name of this machine; "?" where the system does not tell.
+inline std::string host_name() {
+    char name[256] = {};
+    return ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
+}
+
 /// One process at a time works in a directory: the file run.lock there is locked for as long as it does, and names it.
 /// flock is released by the system when the process ends, however it ends; a file that a killed one leaves is no
 /// hindrance. On NFS, Linux makes it a lock of the server, so that other machines see it. A file system without locks
@@ -36,7 +42,7 @@ public:
             require(file_ >= 0, path_.string(), " cannot be made: ", std::strerror(errno));
             if (::flock(file_, LOCK_EX | LOCK_NB) != 0) refuse_or_warn(errno);
         } while (removed());  // by the process that held it until now
-        const std::string holder = concat("process ", getpid(), " on ", host());
+        const std::string holder = concat("process ", getpid(), " on ", host_name());
         const bool written = ::ftruncate(file_, 0) == 0 && ::pwrite(file_, holder.data(), holder.size(), 0) > 0;
         require(written, path_.string(), " cannot be written: ", std::strerror(errno));
     }
@@ -48,11 +54,6 @@ public:
     directory_lock& operator=(const directory_lock&) = delete;
 
 private:
-    static std::string host() {
-        char name[256] = {};
-        return ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
-    }
-
     void refuse_or_warn(int reason) {
         if (reason == EWOULDBLOCK) {
             char holder[300] = {};

@@ -11,6 +11,7 @@
 #include <cairn/parallel/progress_thread.hpp>
 #include <cairn/state/flush.hpp>
 #include <cairn/train/lineage.hpp>
+#include <cairn/train/read_versions.hpp>
 #include <cairn/train/run_directory.hpp>
 #include <cairn/train/run_messages.hpp>
 #include <cairn/train/run_state.hpp>
@@ -41,7 +42,10 @@ class run_versions {
 public:
     /// Collective. `directory`: rank 0's.
     run_versions(run_parts<D, T>& run, const run_directory* directory, run_progress& progress)
-        : run_(run), progress_(progress), clock_(run.task.states) {
+        : run_(run),
+          progress_(progress),
+          clock_(run.task.states),
+          local_clock_(run.task.states, run.task.states.local_every) {
         origin_.run =
             broadcast_text(run_.world, directory ? std::filesystem::absolute(directory->path()).string() : "", 0);
         if (run_.is_root() && !on_phantom_rank()) {
@@ -55,6 +59,7 @@ public:
                                  .ranks = run_.world.size(),
                                  .staging = settings().staging};
         c.examine = non_finite;
+        if (!settings().local.empty() && !on_phantom_rank()) c.local = make_local();
         if (directory) {
             c.before_commit = [directory] {
                 directory->sync(metrics_log::name);  // the lines up to the state
@@ -67,6 +72,7 @@ public:
 
     /// Collective: whether the run goes on from a saved state. Throws where there are some and none can be read.
     bool resume() {
+        if (local_) publish_local();
         std::string names;
         if (run_.is_root())
             for (const stored_version& v : list_versions(states())) names += v.name + '\n';
@@ -76,7 +82,7 @@ public:
         std::string failures;
         std::istringstream lines(names);
         for (std::string name; std::getline(lines, name);) {
-            const std::string failure = load_twice(states() / name);
+            const std::string failure = reader_.load_twice(states() / name);
             if (failure.empty()) {
                 origin_.parent = parent_of(states() / name, "resume");
                 writer_->begins_with(states() / name);
@@ -89,7 +95,7 @@ public:
             set_aside(states(), name);
         }
         if (has_old) {
-            const std::string failure = load(old);
+            const std::string failure = reader_.load(old);
             require(failure.empty(), failure);
             last_ = resumed_ = step();
             return true;
@@ -101,37 +107,23 @@ public:
     /// Collective: what the command line asks for by --from or --init. Returns what was taken of the latter.
     std::string begin_with_others() {
         if (!run_.task.options.from.empty()) branch(run_.task.options.from);
-        return run_.task.options.init.empty() ? "" : initialise(run_.task.options.init);
+        if (run_.task.options.init.empty()) return {};
+        origin_.parent = parent_of(run_.task.options.init, "init");
+        return reader_.initialise(run_.task.options.init);
     }
     /// Collective: the run goes on from a version of another run, in a directory of its own.
     void branch(const std::filesystem::path& version) {
-        const std::string failure = load(version);
+        const std::string failure = reader_.load(version);
         require(failure.empty(), failure);
         origin_.parent = parent_of(version, "branch");
         writer_->begins_with(version);
     }
-    /// Collective: the run begins with those parameters and statistics of a version that it has by the same path and
-    /// shape. Returns what was taken and what was not, as text. Throws where nothing fits.
-    std::string initialise(const std::filesystem::path& version) {
-        std::optional<saved_state> saved;
-        std::string failure = on_all_ranks([&] { saved = open_version(version); });
-        require(failure.empty(), failure);
-        std::string taken, left;
-        run_state<D, T> state(run_, progress_, state_use::load);
-        const state_view fitting = fitting_part(*saved, state.view(), taken, left);
-        failure = on_all_ranks([&] { saved->load(fitting); });
-        require(failure.empty(), failure);
-        state.values_loaded();
-        for (std::string* const text : {&taken, &left}) *text = lines_of_all_ranks(*text);
-        require(!taken.empty(), version.string(), ": no parameter of this network is there with its path and shape");
-        origin_.parent = parent_of(version, "init");
-        return concat("from ", version.string(), ": ", taken, left.empty() ? "" : "; not there: ", left);
-    }
-
     /// What this rank says in a step's all-reduce.
     double votes() const {
         version_votes mine = writer_->votes();
-        mine.due = run_.is_root() && !on_phantom_rank() && clock_.is_due(writer_->times());
+        if (run_.is_root() && !on_phantom_rank())
+            mine.due = on_hosts * (local_ && local_clock_.is_due(writer_->times())) +
+                       in_directory * clock_.is_due(writer_->times());
         return mine.number();
     }
     /// Whether rank 0 sees the end of train.time_limit.
@@ -141,15 +133,19 @@ public:
     /// was in flight.
     void after_step(double sum, double seconds) {
         clock_.took_step(seconds, writer_->in_flight());
+        local_clock_.took_step(seconds, writer_->in_flight());
         const version_votes all = version_votes::of(sum);
         if (all.broken > 0) fail_broken();
         writer_->decide(all);
-        if (all.due || settings().every.is_due_at_step(step())) due_ = true;
+        due_ |= static_cast<int>(all.due);
+        if (settings().every.is_due_at_step(step())) due_ |= in_directory;
+        if (local_ && settings().local_every.is_due_at_step(step())) due_ |= on_hosts;
         take_if_due();
     }
     /// At the end of an epoch.
     void after_epoch(std::int64_t epoch) {
-        if (settings().every.is_due_at_epoch(epoch)) due_ = true;
+        if (settings().every.is_due_at_epoch(epoch)) due_ |= in_directory;
+        if (local_ && settings().local_every.is_due_at_epoch(epoch)) due_ |= on_hosts;
         take_if_due();
     }
 
@@ -157,6 +153,7 @@ public:
     void finish() {
         finish_writer();
         if (last_ != step()) {
+            due_ = in_directory;
             take();
             finish_writer();
         }
@@ -203,18 +200,59 @@ private:
         take();
     }
     void take() {
-        due_ = waits_ = false;
-        clock_.restart();
+        // What goes to the run's directory goes to the hosts' disks too.
+        const version_tiers tiers = !local_               ? version_tiers::shared
+                                    : due_ & in_directory ? version_tiers::both
+                                                          : version_tiers::local;
+        if (tiers != version_tiers::local) clock_.restart(), last_ = step();
+        local_clock_.restart();
+        due_ = 0;
+        waits_ = false;
         run_state<D, T> state(run_, progress_, state_use::save);
         std::string lineage;
         if (run_.is_root() && !on_phantom_rank()) lineage = lineage_of(run_, {step(), attempt_}, origin_);
-        writer_->capture(step(), state.view(), std::move(lineage));
-        last_ = step();
+        writer_->capture(step(), state.view(), std::move(lineage), tiers);
     }
     void finish_writer() {
         const version_votes last = writer_->finish(run_.world);
         if (last.broken > 0) fail_broken();
         failed_ = last.failed > 0;
+    }
+
+    // Collective: this run's directory on this rank's host, and the hosts that make up for it.
+    local_tier* make_local() {
+        const std::string host = host_name();
+        std::string directory = settings().local;
+        for (const auto& [name, value] :
+             {std::pair<std::string, std::string>{"{host}", host}, {"{rank}", std::to_string(run_.world.rank())}})
+            for (auto at = directory.find(name); at != std::string::npos; at = directory.find(name))
+                directory.replace(at, name.size(), value);
+        std::optional<host_redundancy> others;
+        if (settings().among_hosts) {
+            others.emplace(
+                host_redundancy{form_host_group(run_.world, host, settings().group), *settings().among_hosts});
+            require_possible(*settings().among_hosts, others->group.ranks.size());
+        }
+        const std::string key = concat(std::filesystem::path(origin_.run).filename().string(), '-',
+                                       detail::hexadecimal(xxh3(origin_.run.data(), origin_.run.size())).substr(0, 8));
+        local_.emplace(std::filesystem::path(directory) / key, run_.world.rank(), host, std::move(others));
+        return &*local_;
+    }
+    // Collective: what the hosts have that is newer than what the run's directory has goes there.
+    void publish_local() {
+        std::int64_t newest = -1;
+        if (run_.is_root())
+            if (const auto all = list_versions(states()); !all.empty()) newest = all.front().step;
+        newest = static_cast<std::int64_t>(broadcast_from_root(run_.world, static_cast<double>(newest)));
+        for (const std::string& name : local_->versions(run_.world, newest)) try {
+                const std::string from = local_->publish(run_.world, name, states());
+                if (run_.is_root()) std::fprintf(stderr, "state %s: %s\n", name.c_str(), from.c_str());
+                return;
+            } catch (const error& e) {
+                if (run_.is_root())
+                    std::fprintf(stderr, "warning: state %s on the hosts: %s; an earlier one is taken\n", name.c_str(),
+                                 e.what());
+            }
     }
 
     [[noreturn]] void fail_broken() {
@@ -233,101 +271,19 @@ private:
         return {};
     }
 
-    // Collective: "" where it was loaded, else what went wrong, on all ranks alike. A file system may fail once.
-    std::string load_twice(const std::filesystem::path& version) {
-        const std::string failure = load(version);
-        return failure.empty() ? failure : load(version);
-    }
-    std::string load(const std::filesystem::path& from) {
-        const bool is_file = from.filename() == "state.cairn";
-        std::optional<saved_state> saved;
-        std::string failure = on_all_ranks([&] { saved = is_file ? saved_state::of_file(from) : open_version(from); });
-        if (!failure.empty()) return failure;
-        run_state<D, T> state(run_, progress_, state_use::load, is_file);
-        // Another model or set-up is no damage: no version before it would fit either.
-        const std::string differs = on_all_ranks([&] {
-            const std::string text = saved->differences(state.view());
-            require(text.empty(), from.string(), ": saved by another model or set-up: ", text);
-        });
-        require(differs.empty(), differs);
-        require_all_wanted(*saved, state.view());
-        failure = on_all_ranks([&] { saved->load(state.view()); });
-        if (failure.empty()) state.loaded();
-        return failure;
-    }
-
-    saved_state open_version(const std::filesystem::path& version) const {
-        const manifest m = run_.is_root() ? verify_version(version, false) : read_manifest(version);
-        std::vector<std::string> files;
-        for (std::int32_t r = 0; r < m.ranks; ++r) files.push_back(pack_id{m.version, r, m.ranks}.file());
-        return saved_state::of_packs(version, files);
-    }
-
-    // Parameters and statistics that are saved with the same type and shape; their names, and those of the others.
-    static state_view fitting_part(const saved_state& saved, const state_view& all, std::string& taken,
-                                   std::string& left) {
-        state_view some;
-        for (const auto& e : all.entries()) {
-            if (!e.name.starts_with("model/") && !e.name.starts_with("buffers/")) continue;
-            const bool fits = saved.has(e.name) && saved.fits(e);
-            (fits ? taken : left) += e.name + '\n';
-            if (fits) some.add(e);
-        }
-        return some;
-    }
-    // Collective: the lines of all ranks, each once, in one.
-    std::string lines_of_all_ranks(const std::string& mine) {
-        std::set<std::string> all;
-        for (const std::string& of_rank : all_gather_text(run_.world, mine)) {
-            std::istringstream lines(of_rank);
-            for (std::string line; std::getline(lines, line);) all.insert(line);
-        }
-        std::string text;
-        for (const std::string& line : all) text += (text.empty() ? "" : " ") + line;
-        return text;
-    }
-
-    // Collective: the first rank's error, or "".
-    template <class Action>
-    std::string on_all_ranks(Action&& action) {
-        std::string mine;
-        try {
-            action();
-        } catch (const std::exception& e) {
-            mine = e.what();
-        }
-        if (run_.world.size() > 1) wait_for_all(run_.world);  // a slow disk takes longer than a message
-        for (const std::string& of_rank : all_gather_text(run_.world, mine))
-            if (!of_rank.empty()) return of_rank;
-        return {};
-    }
-
-    // Collective: throws where the state has tensors that no rank has room for.
-    void require_all_wanted(const saved_state& saved, const state_view& view) {
-        std::set<std::string> names = saved.entries(), wanted;
-        for (const auto& e : view.entries()) wanted.insert(e.name);
-        std::vector<double> has;
-        for (const std::string& name : names) has.push_back(wanted.contains(name) ? 1 : 0);
-        if (run_.world.size() > 1) all_reduce(run_.world, std::span<double>(has), {.op = reduction::max});
-        std::string left;
-        std::size_t i = 0, count = 0;
-        for (const std::string& name : names) {
-            if (has[i++] > 0 || name.starts_with("compression/")) continue;
-            if (++count <= 8) left += concat(count > 1 ? ", " : "", name);
-        }
-        require(count == 0, saved.name(), ": saved by another model or set-up: only there: ", left,
-                count > 8 ? concat(" and ", count - 8, " more") : "");
-    }
-
     run_parts<D, T>& run_;
     run_progress& progress_;
+    version_reader<D, T> reader_{run_, progress_};
     version_origin origin_;
     std::array<std::uint64_t, 2> attempt_{};
+    std::optional<local_tier> local_;
     std::optional<version_writer> writer_;
-    version_clock clock_;
+    version_clock clock_, local_clock_;      // of the run's directory, of the hosts' disks
     std::int64_t last_ = -1, resumed_ = -1;  // step of the last version; of that with which this start began
     std::int64_t waited_ = 0;
-    bool due_ = false, waits_ = false, failed_ = false;
+    static constexpr int on_hosts = 1, in_directory = 2;
+    int due_ = 0;  // where
+    bool waits_ = false, failed_ = false;
 };
 
 }  // namespace cairn

@@ -1,12 +1,14 @@
 #pragma once
 // [state] of a run: when versions of its state are taken, which are kept, in how much memory they wait for the disk.
 
+#include <cairn/state/kept_part.hpp>
 #include <cairn/state/retention.hpp>
 #include <cairn/state/staging.hpp>
 #include <cairn/train/settings.hpp>
 
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,6 +67,10 @@ private:
 
 struct state_settings {
     version_interval every;
+    std::string local;             // a directory of each host, with {host} and {rank}; empty: none
+    version_interval local_every;  // of versions there
+    std::optional<redundancy> among_hosts;
+    int group = 0;          // hosts that make up for one another
     double mtbf = 86400;    // seconds from one failure of the run to the next, on average; for "auto"
     double time_limit = 0;  // seconds from the start of the process until it should have ended; 0: none
     std::vector<retention_rule> keep;
@@ -77,6 +83,19 @@ inline state_settings read_state_settings(configuration& s) {
     state_settings made;
     made.every = version_interval::parse("state.every",
                                          s.get("state.every", concat(epochs, epochs == 1 ? " epoch" : " epochs")));
+    made.local = s.get("state.local", "");
+    const std::string kind = s.choice("state.redundancy", {"none", "partner", "xor", "rs"}, "none");
+    if (kind != "none") {
+        require(!made.local.empty(), "state.redundancy = ", kind,
+                " keeps copies on the disks of hosts: set state.local");
+        made.group = s.get("state.group", 4, from_to(2, 256));
+        const int parities = kind == "rs" ? s.get("state.parity", 2, from_to(1, 255)) : 1;
+        made.among_hosts = kind == "partner" ? redundancy{redundancy::partner, 0}
+                                             : redundancy{redundancy::parity, static_cast<std::uint32_t>(parities)};
+        require_possible(*made.among_hosts, made.group);
+    }
+    if (!made.local.empty())
+        made.local_every = version_interval::parse("state.local_every", s.get("state.local_every", "auto"));
     made.mtbf = parse_seconds("state.mtbf", s.get("state.mtbf", "24h"));
     const std::string limit = s.get("train.time_limit", "none");
     if (limit != "none") made.time_limit = parse_seconds("train.time_limit", limit);

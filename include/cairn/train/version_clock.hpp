@@ -1,7 +1,7 @@
 #pragma once
 // Rank 0's clock of versions: when the next one is due by the time that has passed (state.every = "10 min", or "auto":
-// as often as loses least time, by what versions were measured to cost), and when a run with a time limit has to stop so
-// that its last state is on disk in time.
+// as often as loses least time, by what versions were measured to cost); and when a run with a time limit has to stop,
+// so that its last state is on disk in time.
 
 #include <cairn/core/clock.hpp>
 #include <cairn/state/flush.hpp>
@@ -15,7 +15,9 @@ namespace cairn {
 /// See the top of the file.
 class version_clock {
 public:
-    explicit version_clock(const state_settings& s) : settings_(s) {}
+    explicit version_clock(const state_settings& s) : version_clock(s, s.every) {}
+    /// Of versions that are due each `every`.
+    version_clock(const state_settings& s, version_interval every) : settings_(s) { settings_.every = every; }
 
     /// A version was taken.
     void restart() { since_.restart(); }
