@@ -1,6 +1,6 @@
 #pragma once
-// Versions on the disks, or in the memory, of the hosts themselves: nearer than the run's directory, so that they can be
-// taken more often. Each rank has its own pack there, and what it keeps for the other hosts of its group
+// Versions on the disks, or in the memory, of the hosts themselves: nearer than the run's directory, so that they can
+// be taken more often. Each rank has its own pack there, and what it keeps for the other hosts of its group
 // (redundancy.hpp), each file whole by itself:
 //   LOCAL/00000500-3f2a9c41d07b/rank-0003.pack, rank-0003.kept, lineage.json
 // Whether a version is whole is decided at a restart, by all ranks together: lost packs are rebuilt from the groups,
