@@ -71,6 +71,7 @@ default_values defaults_in_force() {
         add_defaults(all, text, settings);
     };
     read("", read_loss_scale);
+    read("state.local='x'\nstate.redundancy='rs'\n", [](configuration& settings) { read_state_settings(settings); });
     read("", [](configuration& settings) { detail::read_kfac_ranks(settings); });
     for (const std::string algorithm : {"dladmm", "pdadmm"})
         for (const std::string more : {"", "admm.adaptive_rho='rising'\nadmm.acceleration='anderson'\n",

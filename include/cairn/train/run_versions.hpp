@@ -146,6 +146,10 @@ public:
     void after_epoch(std::int64_t epoch) {
         if (settings().every.is_due_at_epoch(epoch)) due_ |= in_directory;
         if (local_ && settings().local_every.is_due_at_epoch(epoch)) due_ |= on_hosts;
+        if (due_ && writer_->in_flight()) {  // of this epoch, with the figures of its test, not of some step later
+            ++waited_;
+            finish_writer();
+        }
         take_if_due();
     }
 
