@@ -3,12 +3,14 @@
 //   states log runs/a@500                    ancestors and what came from it, as a tree
 //   states diff runs/a runs/b@best           the first tensor that differs
 //   states verify                            every byte of every version; exit 1 where one is damaged
+//   states export runs/a@500 a.safetensors   and import, to exchange weights with other frameworks
 //   states query "SELECT run, max(step) FROM states GROUP BY run"
 // A VERSION is RUN (its newest), RUN@STEP, RUN@TAG, or its directory.
 
 #include "states/catalogue.hpp"
 #include "states/change.hpp"
 #include "states/compare.hpp"
+#include "states/exchange.hpp"
 #include "states/history.hpp"
 #include "states/locate.hpp"
 #include "states/table.hpp"
@@ -31,7 +33,7 @@ struct asked {
     std::vector<std::string> runs, names, rules;
     std::string where, best, a, b, sql;
     double tolerance = 0;
-    bool json = false, force = false, dry = false;
+    bool json = false, force = false, dry = false, all = false;
 };
 
 // The runs in `paths`, or in ./runs, each once.
@@ -218,6 +220,15 @@ int run(int argc, char** argv) {
                 [&] { print_table(disk_usage(runs_of(a.runs)), a.json); });
     c->add_option("RUN", a.runs, "runs, or folders of runs (./runs)");
     with_json(c);
+    c = command("export", "parameters and statistics to a safetensors file",
+                [&] { export_version(locate(a.a), a.b, a.all); });
+    c->add_option("VERSION", a.a)->required();
+    c->add_option("FILE", a.b, "FILE.safetensors")->required();
+    c->add_flag("--all", a.all, "the whole state: optimizer, numbers and texts, too");
+    c = command("import", "makes a run of a safetensors file, for train --init RUN",
+                [&] { std::cout << a.b << ' ' << import_version(a.a, a.b) << '\n'; });
+    c->add_option("FILE", a.a, "FILE.safetensors")->required();
+    c->add_option("RUN", a.b, "a directory that is made")->required();
     c = command("query", "rows of a SELECT over states, metrics, settings, tags, versions",
                 [&] { print_table(catalogue(runs_of(a.runs)).query(a.sql), a.json); });
     c->add_option("SQL", a.sql)->required();

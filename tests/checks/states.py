@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Runs the program states as a user would, on runs of a few steps: lists, trees, differences, checks, tags, removal, and bad input.
 
-    tests/checks/states.py build/dev
+    tests/checks/states.py build/dev [--python PYTHON]
+
+--python: one that can import PyPI's safetensors and numpy, which then read and write the same files.
 """
 
 import fcntl
@@ -17,8 +19,30 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from program import check, failures, small_workload  # noqa: E402
 
 
+# Reads what was exported, compares it with bytes of the pack, writes a file of its own, and compares what came back.
+peer = """
+import sys
+import numpy as np
+from safetensors.numpy import load_file, save_file
+if sys.argv[1] == "write":
+    pack = open(sys.argv[2], "rb").read()
+    exported = load_file("a.safetensors")
+    assert len(exported) > 10 and all(v.dtype == np.float32 and v.tobytes() in pack for v in exported.values())
+    random = np.random.default_rng(0)
+    save_file({"a/w": random.normal(size=(3, 4)).astype("f4"), "half": random.normal(size=5).astype("f2"), "n": np.arange(6).reshape(2, 3),
+               "none": np.zeros((0, 3), "f4"), "one": np.array(3.5, "f8"), "d": random.normal(size=7)}, "peer.safetensors", {"x": "y"})
+else:
+    given, back = load_file("peer.safetensors"), load_file("back.safetensors")
+    given["half"] = given["half"].astype("f4")
+    assert set(given) == set(back) and all(given[k].dtype == back[k].dtype and given[k].shape == back[k].shape
+                                           and given[k].tobytes() == back[k].tobytes() for k in given)
+"""
+
+
 def main():
-    programs = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/dev").resolve() / "benchmarks"
+    arguments = sys.argv[1:]
+    python = arguments[arguments.index("--python") + 1] if "--python" in arguments else None
+    programs = pathlib.Path(arguments[0] if arguments else "build/dev").resolve() / "benchmarks"
     if not (programs / "states").exists():
         print("skipped: no program states (it needs libsqlite3-dev)")
         return 0
@@ -105,6 +129,28 @@ def main():
         check(usage[-1]["bytes"] == sum(f.stat().st_size for f in pathlib.Path(folder, "runs").glob("*/states/*/*")), "du", str(usage))
         check(states("query", "SELECT run, max(step) AS most FROM states GROUP BY run", "--json")
               == [{"run": "runs/a", "most": 6}, {"run": "runs/b", "most": 8}, {"run": "runs/c", "most": 2}], "query")
+        states("export", "b", "all.safetensors", "--all")
+        states("import", "all.safetensors", "runs/all")
+        check(states("diff", "b", "all", "--json")["same"], "what --all exports is imported as the same state")
+        states("export", "b", "a.safetensors")
+        states("import", "a.safetensors", "runs/weights")
+        check("has saved states" in states("import", "a.safetensors", "runs/weights", status=2), "a run is not imported over")
+        states("export", "weights", "again.safetensors")
+        exported, again = (pathlib.Path(folder, name).read_bytes() for name in ("a.safetensors", "again.safetensors"))
+        check(exported.split(b"}", 1)[1] == again.split(b"}", 1)[1], "weights come back bit for bit")
+        code, text, _ = run("train", workload, "--steps", 1, "--init", "runs/weights", "--out", "runs/d")
+        check(code == 0 and "from " in text, "train --init takes imported weights", text)
+        check("init: runs/d" in states("log", "weights"), "and log tells where they came from")
+        pathlib.Path(folder, "bad.safetensors").write_bytes(exported[:-3])
+        check("bytes of data" in states("import", "bad.safetensors", "runs/bad", status=2), "a truncated file is refused")
+        if python:
+            states("export", "runs/b@6", "a.safetensors")
+            for step in (["write", pack], ["compare"]):
+                done = subprocess.run([python, "-c", peer, *map(str, step)], capture_output=True, text=True, cwd=folder)
+                check(done.returncode == 0, f"PyPI's safetensors: {step[0]}", done.stderr)
+                if step[0] == "write":
+                    states("import", "peer.safetensors", "runs/peer")
+                    states("export", "runs/peer", "back.safetensors")
         check("not authorized" in states("query", "DELETE FROM states", status=2), "SQL that would write is refused")
         for bad, part in [(("show", "none"), "no run"), (("show", "a@77"), "no version of step or tag 77"), (("list", "none"), "no run"),
                           (("tag", "a", "x@y"), "is no tag")]:
