@@ -4,7 +4,8 @@
 //   flush     a thread computes checksums and digests, and writes the pack past the page cache: to the host's own disk
 //             with copies or parities among hosts (local_tier.hpp), to the run's directory, or to both
 //   vote      in a number of each step's all-reduce the rank says that its pack is on disk, or could not be written
-//   commit    when all are, rank 0's thread checks that every element is there once, and renames (version.hpp)
+//   commit    when all are, one rank alone at once, rank 0's thread checks that every element is there once, and
+//             renames (version.hpp)
 // One version is in flight at a time. Whatever fails costs that version and no step; what went wrong is told once, by
 // the rank that saw it.
 
@@ -129,7 +130,7 @@ public:
             if (tiers_ != version_tiers::shared)  // it is whole on the hosts: those before are no longer needed
                 helper_->submit([this, name = flying_->name()] { config_.local->keep_only(name); });
             ++times_.versions;
-            if (config_.rank == 0 && is_shared(tiers_))
+            if (config_.rank == 0 && config_.ranks > 1 && is_shared(tiers_))
                 helper_->submit([this, id = *flying_, lineage = std::move(lineage_), since = captured_] {
                     commit(id, lineage, since);
                 });
@@ -218,10 +219,15 @@ private:
             if (job.tiers != version_tiers::shared)
                 config_.local->store(layout.id(), {image, layout.bytes()}, job.lineage);
             if (is_shared(job.tiers)) write_shared(layout, image, job);
-            const std::scoped_lock lock(mutex_);
-            times_.flush += job.since.seconds();
-            times_.bytes += static_cast<double>(layout.bytes());
-            stage_ = stage::prepared;
+            {
+                const std::scoped_lock lock(mutex_);
+                times_.flush += job.since.seconds();
+                times_.bytes += static_cast<double>(layout.bytes());
+            }
+            // One rank asks nobody: there is no step to wait for.
+            const bool commits = config_.ranks == 1 && is_shared(job.tiers);
+            const bool ready = !commits || commit(layout.id().version, job.lineage, job.since);
+            set(ready ? stage::prepared : stage::failed);
         } catch (const std::exception& e) {
             warn(layout.id().version, e.what());
             set(stage::failed);
@@ -235,9 +241,9 @@ private:
         file.commit();
     }
 
-    // On rank 0's helper.
-    void commit(const version_id& id, const std::string& lineage, const stopwatch& since) {
-        if (on_phantom_rank()) return;
+    // On rank 0's helper. Whether the version is there.
+    bool commit(const version_id& id, const std::string& lineage, const stopwatch& since) {
+        if (on_phantom_rank()) return true;
         bool failed = false;
         try {
             if (config_.before_commit) config_.before_commit();
@@ -257,6 +263,7 @@ private:
         const std::scoped_lock lock(mutex_);
         commit_failed_ = failed;
         if (!failed) times_.durable += durable;
+        return !failed;
     }
 
     // On rank 0's helper: what other ranks have written fills the disk.
