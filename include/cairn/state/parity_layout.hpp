@@ -25,7 +25,7 @@ namespace cairn::detail {
 inline constexpr std::size_t redundancy_piece = std::size_t{256} << 10;  // bytes of a message
 
 /// The part [begin, begin + bytes) of `all`, as far as it goes.
-inline std::span<const std::byte> clipped(std::span<const std::byte> all, std::size_t begin, std::size_t bytes) {
+inline std::span<const std::byte> part_within(std::span<const std::byte> all, std::size_t begin, std::size_t bytes) {
     begin = std::min(begin, all.size());
     return all.subspan(begin, std::min(bytes, all.size() - begin));
 }
@@ -64,7 +64,7 @@ inline std::vector<sum_step> encoding_steps(const parity_layout& at, int me, std
             for (int j = 0; j < at.m; ++j)
                 steps.push_back({.bytes = bytes,
                                  .from = hop == 0 ? -1 : at.wrapped(me - 1),
-                                 .block = clipped(data, at.place(i) + begin, bytes),
+                                 .block = part_within(data, at.place(i) + begin, bytes),
                                  .factor = parity_factor(at.m, j, i),
                                  .to = i == 0 ? at.rank_of_parity(slot, j) : at.wrapped(me + 1)});
         }
@@ -132,8 +132,8 @@ inline std::vector<sum_step> rebuilding_steps(const parity_layout& at, int me, c
                         step.result = rebuilt.subspan(at.place(s.chunk) + begin, bytes);
                     } else {
                         const summand& mine = s.of[static_cast<std::size_t>(hop)];
-                        step.block = mine.chunk >= 0 ? clipped(data, at.place(mine.chunk) + begin, bytes)
-                                                     : clipped(kept, at.place(mine.parity) + begin, bytes);
+                        step.block = mine.chunk >= 0 ? part_within(data, at.place(mine.chunk) + begin, bytes)
+                                                     : part_within(kept, at.place(mine.parity) + begin, bytes);
                         step.factor = mine.factor;
                         step.to = rank_at(hop + 1);
                     }
@@ -149,8 +149,8 @@ inline std::vector<sum_step> copying_steps(std::span<const std::byte> data, int 
                                            int from) {
     std::vector<sum_step> steps;
     for_each_piece(std::max(data.size(), copy.size()), [&](std::size_t begin, std::size_t) {
-        const std::span<const std::byte> out = clipped(data, begin, redundancy_piece);
-        const std::size_t in = clipped(copy, begin, redundancy_piece).size();
+        const std::span<const std::byte> out = part_within(data, begin, redundancy_piece);
+        const std::size_t in = part_within(copy, begin, redundancy_piece).size();
         if (!out.empty()) steps.push_back({.bytes = out.size(), .block = out, .to = to});
         if (in > 0) steps.push_back({.bytes = in, .from = from, .result = copy.subspan(begin, in)});
     });
