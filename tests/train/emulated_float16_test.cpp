@@ -326,10 +326,9 @@ TEST_CASE("session: float16 recovers from a scale that is too large, and resumes
     CHECK(std::set<double>(all.begin(), all.end()).size() > 1);
     for (const std::int64_t stop : {1, 4}) {
         const auto parts = dir.path / concat("stopped", stop);
-        const auto first = result_of(workloads[1], {.out = parts, .resume = {}, .max_steps = stop}, high);
+        result_of(workloads[1], {.out = parts, .resume = {}, .max_steps = stop}, high);
         const auto rest = result_of(workloads[1], {.out = {}, .resume = parts, .max_steps = 6}, high);
-        CHECK(first["skipped_steps"].get<int>() + rest["skipped_steps"].get<int>() ==
-              whole["skipped_steps"].get<int>());
+        CHECK(rest["skipped_steps"] == whole["skipped_steps"]);
         CHECK(scales_of(parts) == all);
         CHECK(losses_of(in_run(parts, true, 6)) == losses_of(in_run(dir.path / "whole", true, 6)));
     }

@@ -244,6 +244,22 @@ private:
             add_part(concat("compression/", whose, field, '/', path), t.slice(at, {elements.count}), p, elements, info,
                      of_server ? rows_of::none : rows_of::replicas);
         });
+        add_padding(concat("compression/", field, "/padding/rank", run_.world.rank(), '/'), t,
+                    {b.begin + part.begin, part.count});
+    }
+    // Gaps between parameters, which compressors take for gradients, too: the same mesh goes on with their bits.
+    void add_padding(const std::string& name, const tensor<float>& t, range part) {
+        index_t next = part.begin;
+        const auto add = [&](index_t end) {
+            if (next < end)
+                view_.add(concat(name, next, '+', end - next), t.slice(next - part.begin, {end - next}),
+                          {.where = {}, .share = {}, .optional = true});
+        };
+        for_parameters(part, [&](const std::string&, const parameter<float, D>&, range elements, index_t at) {
+            add(part.begin + at);
+            next = part.begin + at + elements.count;
+        });
+        add(part.end());
     }
 
     void add_numbers() {
