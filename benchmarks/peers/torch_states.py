@@ -149,9 +149,13 @@ def compare(options):
     return {"threads": torch.get_num_threads(), "bytes": 4 * numbers, "torch": torch.__version__, "methods": found, "copy": copies[1:], "write": writes[1:]}
 
 
+def bits(tensor):
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
 def same(a, b):
     if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.shape == b.shape and bool((a.view(torch.uint8) == b.view(torch.uint8)).all() if a.dim() else a == b)
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.shape == b.shape and torch.equal(bits(a), bits(b))
     if isinstance(a, dict):
         return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     return a == b
