@@ -2,6 +2,7 @@
 // Every parser with a few small valid files, for fuzzing. A parser may read its input or throw cairn::error; nothing
 // else.
 
+#include "data/fuzz_json_formats.hpp"
 #include "data/numpy2_pickles.hpp"
 #include "data/pickles.hpp"
 #include "state/fuzz_state_formats.hpp"
@@ -110,6 +111,8 @@ inline std::vector<fuzz_format> fuzz_formats() {
                    {small_kept_part({redundancy::partner}), small_kept_part({redundancy::parity, 1}),
                     small_kept_part({redundancy::parity, 2})},
                    parse_fuzzed_kept_part});
+    all.push_back({"safetensors", {small_safetensors()}, parse_fuzzed_safetensors});
+    all.push_back({"lineage", {small_lineage()}, parse_fuzzed_lineage});
     return all;
 }
 
