@@ -12,7 +12,6 @@
 #include "states/compare.hpp"
 #include "states/exchange.hpp"
 #include "states/history.hpp"
-#include "states/locate.hpp"
 #include "states/table.hpp"
 
 #include <CLI/CLI.hpp>
@@ -66,7 +65,7 @@ void list(const asked& a) {
 }
 
 void show(const asked& a) {
-    const located at = locate(a.a);
+    const located_version at = locate_version(a.a);
     const manifest m = read_manifest(at.version.directory);
     std::ifstream in(at.version.directory / "lineage.json", std::ios::binary);
     nlohmann::json text = nlohmann::json::parse(in, nullptr, false);
@@ -96,7 +95,7 @@ void show(const asked& a) {
 }
 
 void log(const asked& a) {
-    const located at = locate(a.a);
+    const located_version at = locate_version(a.a);
     std::vector<fs::path> runs{at.run};  // and those beside it
     const auto add = [&](const fs::path& run) {
         std::error_code unknown;
@@ -114,27 +113,27 @@ void log(const asked& a) {
 }
 
 int diff(const asked& a) {
-    const version_tensors x(locate(a.a).version.directory), y(locate(a.b).version.directory);
+    const version_tensors x(locate_version(a.a).version.directory), y(locate_version(a.b).version.directory);
     const comparison c = compare_versions(x, y, a.tolerance);
     print_comparison(c, a.json);
     return c.same() ? 0 : 1;
 }
 
 int verify(const asked& a) {
-    std::vector<located> versions;
+    std::vector<located_version> versions;
     for (const std::string& name : a.names.empty() ? std::vector<std::string>{""} : a.names) {
         std::vector<fs::path> runs;
         if (name.empty())
             runs = runs_of({});
         else if (fs::is_directory(name) && fs::path(name).lexically_normal().parent_path().filename() != "states")
             runs = runs_of({name});
-        if (runs.empty()) versions.push_back(locate(name));
+        if (runs.empty()) versions.push_back(locate_version(name));
         for (const fs::path& run : runs)
             for (stored_version& v : list_versions(run / "states")) versions.push_back({run, std::move(v)});
     }
     table t{{"run", "version", "bytes", "problem"}, {}};
     bool good = true;
-    for (const located& v : versions) {
+    for (const located_version& v : versions) {
         nlohmann::json bytes, problem;
         try {
             std::uint64_t sum = 0;
@@ -151,15 +150,16 @@ int verify(const asked& a) {
 }
 
 void remove(const asked& a) {
-    std::vector<located> versions;
-    for (const std::string& name : a.names) versions.push_back(locate(name));
+    std::vector<located_version> versions;
+    for (const std::string& name : a.names) versions.push_back(locate_version(name));
     remove_versions(versions, a.force);
-    for (const located& v : versions) std::cout << "removed " << v.text() << '\n';
+    for (const located_version& v : versions) std::cout << "removed " << v.text() << '\n';
 }
 
 void collect_garbage(const asked& a) {
     const fs::path run = locate_run(a.a);
-    for (const std::string& name : a.dry ? not_kept(run, a.rules, a.best) : collect(run, a.rules, a.best))
+    for (const std::string& name :
+         a.dry ? versions_not_kept(run / "states", parse_retention(a.rules), a.best) : collect(run, a.rules, a.best))
         std::cout << (a.dry ? "would remove " : "removed ") << run.string() << ' ' << name << '\n';
 }
 
@@ -197,14 +197,15 @@ int run(int argc, char** argv) {
     c = command("verify", "reads every byte; exit 1 where one is damaged", [&] { status = verify(a); });
     c->add_option("RUN|VERSION", a.names, "(./runs)");
     with_json(c);
-    c = command("tag", "gives a version names, by which it is kept", [&] { change_tags(locate(a.a), a.names, {}); });
+    c = command("tag", "gives a version names, by which it is kept",
+                [&] { change_tags(locate_version(a.a), a.names, {}); });
     c->add_option("VERSION", a.a)->required();
     c->add_option("TAG", a.names)->required();
-    c = command("untag", "takes them away", [&] { change_tags(locate(a.a), {}, a.names); });
+    c = command("untag", "takes them away", [&] { change_tags(locate_version(a.a), {}, a.names); });
     c->add_option("VERSION", a.a)->required();
     c->add_option("TAG", a.names)->required();
     c = command("keep", "tags versions \"keep\"", [&] {
-        for (const std::string& name : a.names) change_tags(locate(name), {"keep"}, {});
+        for (const std::string& name : a.names) change_tags(locate_version(name), {"keep"}, {});
     });
     versions(c);
     c = command("rm", "removes versions", [&] { remove(a); });
@@ -221,7 +222,7 @@ int run(int argc, char** argv) {
     c->add_option("RUN", a.runs, "runs, or folders of runs (./runs)");
     with_json(c);
     c = command("export", "parameters and statistics to a safetensors file",
-                [&] { export_version(locate(a.a), a.b, a.all); });
+                [&] { export_version(locate_version(a.a), a.b, a.all); });
     c->add_option("VERSION", a.a)->required();
     c->add_option("FILE", a.b, "FILE.safetensors")->required();
     c->add_flag("--all", a.all, "the whole state: optimizer, numbers and texts, too");

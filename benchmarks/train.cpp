@@ -186,8 +186,8 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     cairn::keep_to_address_space(cairn::threads());
     cairn::require(workload.empty() != options.resume.empty() || !from.empty(),
                    "give a workload file, --resume RUN or --from RUN; see train --help");
-    if (!from.empty()) options.from = cairn::find_version(from);
-    if (!init.empty()) options.init = cairn::find_version(init);
+    if (!from.empty()) options.from = std::filesystem::absolute(cairn::locate_version(from).version.directory);
+    if (!init.empty()) options.init = std::filesystem::absolute(cairn::locate_version(init).version.directory);
     cairn::require(options.resume.empty() || options.out.empty(),
                    "--resume goes on in the run's own directory: leave --out away");
     const std::filesystem::path source =

@@ -84,7 +84,7 @@ private:
     }
 
     void add_version(const std::string& run, const std::string& whole, const stored_version& v) {
-        const description d = read_description(v.directory);
+        const version_description d = read_description(v.directory);
         nlohmann::json digest, bytes, ranks, problem;
         try {
             const manifest m = read_manifest(v.directory);

@@ -2,13 +2,11 @@
 // Tags, removal and sizes of versions. What removes takes the lock of the run's directory, so that it is refused while
 // a run works there; tags may be set meanwhile: they keep a version from the run's own rules.
 
-#include "states/locate.hpp"
 #include "states/table.hpp"
 
 #include <cairn/core/atomic_file.hpp>
-#include <cairn/state/retention.hpp>
-#include <cairn/train/record.hpp>
 #include <cairn/train/run_directory.hpp>
+#include <cairn/train/version_description.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -34,7 +32,7 @@ inline void check_tag(const std::string& tag) {
 
 /// Adds and removes tags of a version in its lineage.json, which is written where it is missing or damaged. Of several
 /// processes one at a time does so. Throws where the version is removed meanwhile.
-inline void change_tags(const located& at, const std::vector<std::string>& add,
+inline void change_tags(const located_version& at, const std::vector<std::string>& add,
                         const std::vector<std::string>& remove) {
     for (const std::string& tag : add) check_tag(tag);
     const std::filesystem::path& directory = at.version.directory;
@@ -63,55 +61,28 @@ inline void change_tags(const located& at, const std::vector<std::string>& add,
 
 /// Removes versions. Throws, before any is removed, where one is the newest of its run or has a tag and `force` is not
 /// set, and where a run works in the directory.
-inline void remove_versions(const std::vector<located>& versions, bool force) {
-    std::map<std::filesystem::path, std::vector<const located*>> by_run;
-    for (const located& v : versions) by_run[v.run].push_back(&v);
+inline void remove_versions(const std::vector<located_version>& versions, bool force) {
+    std::map<std::filesystem::path, std::vector<const located_version*>> by_run;
+    for (const located_version& v : versions) by_run[v.run].push_back(&v);
     for (const auto& [run, of_run] : by_run) {
         const directory_lock lock(run);
         const std::string newest = list_versions(run / "states").front().name;
-        for (const located* v : of_run) {
+        for (const located_version* v : of_run) {
             if (force) continue;
             require(v->version.name != newest, v->text(),
                     ": the newest version, with which --resume goes on; rm --force removes it");
             const std::vector<std::string> tags = read_description(v->version.directory).tags;
             require(tags.empty(), v->text(), ": is tagged ", listed(tags), "; untag it, or rm --force");
         }
-        for (const located* v : of_run) remove_version(run / "states", v->version.name);
+        for (const located_version* v : of_run) remove_version(run / "states", v->version.name);
     }
-}
-
-/// Whether the best of a figure, such as test_accuracy, is the largest.
-inline bool best_is_largest(const std::string& figure) {
-    const std::string plain = figure.starts_with("test_") ? figure.substr(5) : figure;
-    return plain != "loss" && larger_is_better(plain);
-}
-
-/// Names of the versions of a run that the rules do not keep, oldest first. `figure`: that the best have the best of;
-/// "": the one that the run itself goes by.
-inline std::vector<std::string> not_kept(const std::filesystem::path& run, const std::vector<std::string>& rules,
-                                         std::string figure) {
-    const std::vector<stored_version> all = list_versions(run / "states");
-    std::vector<retained_version> known;
-    std::vector<description> descriptions;
-    for (const stored_version& v : all) descriptions.push_back(read_description(v.directory));
-    for (const description& d : descriptions)
-        if (figure.empty()) figure = d.best_by;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        const description& d = descriptions[i];
-        retained_version r{.name = all[i].name, .step = all[i].step, .epoch = d.epoch.value_or(0)};
-        if (const auto value = d.metrics.find(figure); value != d.metrics.end()) r.metric = value->second;
-        r.tagged = !d.tags.empty(), r.committed = all[i].committed;
-        known.push_back(std::move(r));
-    }
-    return versions_to_remove(known, parse_retention(rules),
-                              best_is_largest(figure) ? best_metric::largest : best_metric::smallest);
 }
 
 /// Applies rules to a run, and removes leavings of killed starts. Returns what was removed.
 inline std::vector<std::string> collect(const std::filesystem::path& run, const std::vector<std::string>& rules,
                                         const std::string& figure) {
     const directory_lock lock(run);
-    std::vector<std::string> removed = not_kept(run, rules, figure);
+    std::vector<std::string> removed = versions_not_kept(run / "states", parse_retention(rules), figure);
     for (const std::string& name : removed) remove_version(run / "states", name);
     for (std::string& name : clean_leavings(run / "states")) removed.push_back(std::move(name));
     return removed;

@@ -5,15 +5,14 @@
 //   import         version 0 of a new run, for train --init; of a file that --all wrote, the very state
 // What of a file are statistics, or texts, stands in its metadata. Weights in half precision become float32, exactly.
 
-#include "states/locate.hpp"
 #include "states/tensors.hpp"
 
 #include <cairn/core/float16.hpp>
 #include <cairn/state/direct_file.hpp>
+#include <cairn/state/staging.hpp>
 #include <cairn/train/run_directory.hpp>
 #include <cairn/train/safetensors.hpp>
 
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <map>
@@ -38,7 +37,7 @@ inline constexpr std::array<std::pair<element_type, const char*>, 9> exchanged_t
 }};
 
 /// Writes parameters and statistics of a version, or all that it has, to `file`.
-inline void export_version(const located& from, const std::filesystem::path& file, bool all) {
+inline void export_version(const located_version& from, const std::filesystem::path& file, bool all) {
     const version_tensors version(from.version.directory);
     std::vector<safetensors_entry> entries;
     std::map<std::string, const manifest::tensor*> tensors;
@@ -149,17 +148,12 @@ inline std::string import_version(const std::filesystem::path& path, const std::
     const version_id id{0, new_attempt()};
     const std::filesystem::path states = run / "states", directory = prepare_version(states, id);
     pack_layout layout({id, 0, 1}, tensors.view());
-    const std::size_t room = cairn::detail::rounded_up(layout.bytes() + 1, direct_block);
-    const std::unique_ptr<std::byte, void (*)(void*)> image(
-        static_cast<std::byte*>(std::aligned_alloc(direct_block, room)), std::free);
-    require(image != nullptr, path.string(), ": no memory for ", room, " bytes");
-    std::memset(image.get(), 0, room);
-    for (std::size_t i = 0; i < layout.pieces().size(); ++i)
-        if (layout.pieces()[i].bytes)
-            std::memcpy(image.get() + layout.pieces()[i].position, layout.source(i), layout.pieces()[i].bytes);
-    layout.seal(image.get());
+    staging_room room;
+    std::byte* const image = room.of(layout.bytes());
+    layout.fill(image);
+    layout.seal(image);
     direct_file<> pack(directory / layout.id().file());
-    pack.write(image.get(), layout.bytes());
+    pack.write(image, layout.bytes());
     pack.commit();
     const nlohmann::json lineage{{"version", id.name()},
                                  {"run", std::filesystem::absolute(run).lexically_normal().string()},

@@ -43,7 +43,7 @@ class version_tensors {
 public:
     /// Throws where manifest or packs are damaged.
     explicit version_tensors(const std::filesystem::path& directory)
-        : manifest_(read_manifest(directory)), saved_(saved_state::of_packs(directory, packs_of(manifest_))) {}
+        : manifest_(read_manifest(directory)), saved_(saved_state::of_packs(directory, own_packs(manifest_))) {}
 
     const manifest& all() const { return manifest_; }
 
@@ -81,12 +81,6 @@ public:
     }
 
 private:
-    static std::vector<std::string> packs_of(const manifest& m) {
-        std::vector<std::string> files;
-        for (std::int32_t r = 0; r < m.ranks; ++r) files.push_back(pack_id{m.version, r, m.ranks}.file());
-        return files;
-    }
-
     manifest manifest_;
     saved_state saved_;
 };

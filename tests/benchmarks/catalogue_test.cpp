@@ -6,7 +6,6 @@
 #include "states/change.hpp"
 #include "states/compare.hpp"
 #include "states/history.hpp"
-#include "states/locate.hpp"
 
 namespace cairn::test {
 
@@ -74,8 +73,8 @@ TEST_CASE("catalogue: a damaged or missing lineage, or manifest, is a row that s
     for (std::size_t i = 0; i < good.size(); i += 3) {
         std::string damaged = good;
         damaged[i] = static_cast<char>(damaged[i] ^ (1 << (i % 8)));
-        states::settings_of(states::parse_description(damaged).settings);
-        states::settings_of(states::parse_description(good.substr(0, i)).settings);
+        states::settings_of(parse_description(damaged).settings);
+        states::settings_of(parse_description(good.substr(0, i)).settings);
     }
 }
 
@@ -92,7 +91,7 @@ TEST_CASE("catalogue: parents that are gone or go in a circle are told", "[state
     make_version(folder.path / "d", 40, 4, line("d", 40, "00000040-000000000004"));
     const states::catalogue all(states::runs_at(folder.path));
     const auto of = [&](const std::string& name) {
-        return states::history(all, states::locate((folder.path / name).string()).version.directory.string()).json();
+        return states::history(all, locate_version((folder.path / name).string()).version.directory.string()).json();
     };
     CHECK(of("a")["circle"] == true);
     CHECK(of("a")["ancestors"].size() == 1);
@@ -105,22 +104,22 @@ TEST_CASE("versions are named by run, step, tag and directory; tagged and newest
     const temporary_folder folder;
     make_family(folder.path, 1, 4);
     const std::string run = (folder.path / "run0").string();
-    CHECK(states::locate(run).version.step == 40);
-    CHECK(states::locate(run + "@20").version.step == 20);
-    states::change_tags(states::locate(run + "@20"), {"good", "better"}, {});
-    states::change_tags(states::locate(run + "@good"), {}, {"better"});
-    CHECK(states::locate(run + "@good").version.step == 20);
-    CHECK(states::locate(run + "/states/00000030-000000000001/").version.step == 30);
-    CHECK_THAT(message_of([&] { states::locate(run + "@better"); }), Contains("20 (good)"));
-    CHECK_THAT(message_of([&] { states::locate((folder.path / "none").string()); }), Contains("no run"));
-    CHECK_THAT(message_of([&] { states::change_tags(states::locate(run), {"7"}, {}); }), Contains("no tag"));
-    std::ofstream(states::locate(run).version.directory / "lineage.json") << "{";  // damaged: written anew
-    states::change_tags(states::locate(run), {"last"}, {});
-    CHECK(states::locate(run + "@last").version.step == 40);
-    states::change_tags(states::locate(run), {}, {"last"});
+    CHECK(locate_version(run).version.step == 40);
+    CHECK(locate_version(run + "@20").version.step == 20);
+    states::change_tags(locate_version(run + "@20"), {"good", "better"}, {});
+    states::change_tags(locate_version(run + "@good"), {}, {"better"});
+    CHECK(locate_version(run + "@good").version.step == 20);
+    CHECK(locate_version(run + "/states/00000030-000000000001/").version.step == 30);
+    CHECK_THAT(message_of([&] { locate_version(run + "@better"); }), Contains("20 (good)"));
+    CHECK_THAT(message_of([&] { locate_version((folder.path / "none").string()); }), Contains("no run"));
+    CHECK_THAT(message_of([&] { states::change_tags(locate_version(run), {"7"}, {}); }), Contains("no tag"));
+    std::ofstream(locate_version(run).version.directory / "lineage.json") << "{";  // damaged: written anew
+    states::change_tags(locate_version(run), {"last"}, {});
+    CHECK(locate_version(run + "@last").version.step == 40);
+    states::change_tags(locate_version(run), {}, {"last"});
 
     const auto remove = [&](const std::string& which, bool force = false) {
-        return message_of([&] { states::remove_versions({states::locate(run + which)}, force); });
+        return message_of([&] { states::remove_versions({locate_version(run + which)}, force); });
     };
     CHECK_THAT(remove(""), Contains("newest"));
     CHECK_THAT(remove("@good"), Contains("tagged good"));
@@ -129,7 +128,8 @@ TEST_CASE("versions are named by run, step, tag and directory; tagged and newest
         CHECK_THAT(remove("@10"), Contains("in use"));
     }
     remove("@10");
-    CHECK(states::not_kept(run, {"last 1"}, "") == std::vector<std::string>{"00000030-000000000001"});
+    CHECK(versions_not_kept(folder.path / "run0/states", parse_retention({"last 1"})) ==
+          std::vector<std::string>{"00000030-000000000001"});
     std::filesystem::create_directories(folder.path / "run0/states/.00000000000a-00000050");
     CHECK(states::collect(run, {"last 1"}, "").size() == 2);
     CHECK(list_versions(folder.path / "run0/states").size() == 2);

@@ -63,8 +63,7 @@ inline std::vector<std::uint8_t> small_lineage() {
 
 // Damage is never an error, but says less.
 inline void parse_fuzzed_lineage(const std::vector<std::uint8_t>& bytes) {
-    const states::description d =
-        states::parse_description({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const version_description d = parse_description({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     require(states::settings_of(d.settings).size() == 3 && d.how == "branch", "x.lineage says less");
 }
 

@@ -30,9 +30,9 @@ inline std::vector<std::uint8_t> small_pack() {
     view.add("text", text);
     pack_layout layout({{5, {1, 2}}, 0, 1}, view);
     std::vector<std::uint8_t> image(layout.bytes());
-    for (std::size_t i = 0; i < layout.pieces().size(); ++i)
-        std::memcpy(image.data() + layout.pieces()[i].position, layout.source(i), layout.pieces()[i].bytes);
-    layout.seal(reinterpret_cast<std::byte*>(image.data()));
+    auto* const bytes = reinterpret_cast<std::byte*>(image.data());
+    layout.fill(bytes);
+    layout.seal(bytes);
     return image;
 }
 

@@ -2,14 +2,13 @@
 
 #include "catch.hpp"
 #include "messages.hpp"
-#include "state/temporary_folder.hpp"
+#include "state/small_version.hpp"
 
 #include <cairn/comm/threads.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/state/local_tier.hpp>
 #include <cairn/state/saved_state.hpp>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -24,8 +23,7 @@ constexpr index_t tier_elements = 50'003;
 struct sealed_part {
     tensor<float> values;
     pack_layout layout;
-    std::vector<std::byte> memory;
-    std::byte* image;
+    test::aligned_image image;
 
     static state_view view_of(tensor<float>& t, int r, int ranks) {
         const range part = shard_of(tier_elements, ranks, r);
@@ -36,14 +34,11 @@ struct sealed_part {
         return v;
     }
     sealed_part(const version_id& version, int r, int ranks)
-        : layout({version, r, ranks}, view_of(values, r, ranks)), memory(layout.bytes() + 2 * detail::pack_block) {
-        const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
-        image = memory.data() + (detail::pack_block - at % detail::pack_block) % detail::pack_block;
-        for (std::size_t i = 0; i < layout.pieces().size(); ++i)
-            std::memcpy(image + layout.pieces()[i].position, layout.source(i), layout.pieces()[i].bytes);
-        layout.seal(image);
+        : layout({version, r, ranks}, view_of(values, r, ranks)), image(layout.bytes()) {
+        layout.fill(image.data.get());
+        layout.seal(image.data.get());
     }
-    std::span<const std::byte> bytes() const { return {image, layout.bytes()}; }
+    std::span<const std::byte> bytes() const { return {image.data.get(), layout.bytes()}; }
 };
 
 struct hosts_of_test {
@@ -87,12 +82,10 @@ struct hosts_of_test {
         if (all.size() != 1 || all[0].name != version.name()) return false;
         verify_version(all[0].directory, true);
         const manifest m = read_manifest(all[0].directory);
-        std::vector<std::string> files;
-        for (const auto& p : m.packs) files.push_back(p.file);
         tensor<float> whole({tier_elements}, memory_category::workspace);
         state_view v;
         v.add("t", whole);
-        saved_state::of_packs(all[0].directory, files).load(v);
+        saved_state::of_packs(all[0].directory, own_packs(m)).load(v);
         for (index_t i = 0; i < tier_elements; ++i)
             if (whole[i] != static_cast<float>(i)) return false;
         return true;

@@ -35,8 +35,7 @@ std::uint64_t commit_sharing(const std::filesystem::path& states, const version_
         const auto directory = prepare_version(states, id);
         pack_layout layout({id, r, ranks}, rank.view);
         const aligned_image image(layout.bytes());
-        for (std::size_t i = 0; i < layout.pieces().size(); ++i)
-            std::memcpy(image.data.get() + layout.pieces()[i].position, layout.source(i), layout.pieces()[i].bytes);
+        layout.fill(image.data.get());
         layout.seal(image.data.get());
         left_out += share_with_earlier(layout, image.data.get(), earlier, directory, system);
         direct_file<> file(directory / layout.id().file());
@@ -134,8 +133,7 @@ TEST_CASE("what cannot be shared is written whole") {
         view.add("large", large);
         pack_layout layout({step(n), 0, 1}, view);
         image.resize(layout.bytes());
-        for (std::size_t i = 0; i < 2; ++i)
-            std::memcpy(image.data() + layout.pieces()[i].position, layout.source(i), layout.pieces()[i].bytes);
+        layout.fill(image.data());
         layout.seal(image.data());
         return layout;
     };

@@ -18,8 +18,7 @@ using Catch::Contains;
 std::filesystem::path write_pack(const std::filesystem::path& folder, pack_id id, const state_view& state) {
     pack_layout layout(id, state);
     std::vector<std::byte> image(detail::rounded_up(layout.bytes(), detail::pack_block));
-    for (std::size_t i = 0; i < layout.pieces().size(); ++i)
-        std::copy_n(layout.source(i), layout.pieces()[i].bytes, image.data() + layout.pieces()[i].position);
+    layout.fill(image.data());
     layout.seal(image.data());
     const auto path = folder / id.file();
     std::ofstream(path, std::ios::binary)

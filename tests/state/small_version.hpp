@@ -53,9 +53,7 @@ void write_small_pack(const std::filesystem::path& directory, const pack_id& id,
                       System system = {}) {
     pack_layout layout(id, view);
     const aligned_image image(layout.bytes());
-    for (std::size_t i = 0; i < layout.pieces().size(); ++i)
-        if (layout.pieces()[i].bytes)
-            std::memcpy(image.data.get() + layout.pieces()[i].position, layout.source(i), layout.pieces()[i].bytes);
+    layout.fill(image.data.get());
     layout.seal(image.data.get());
     direct_file<System> file(directory / id.file(), system);
     file.write(image.data.get(), layout.bytes());

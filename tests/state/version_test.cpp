@@ -39,39 +39,16 @@ struct no_links : posix_system {
 // Writes the pack of rank 0 of 1 whose tensor "model/all" is in the pack of `parent`.
 void write_referring_pack(const std::filesystem::path& directory, const pack_id& id, const state_view& view,
                           const pack_directory& parent) {
-    std::vector<packed_piece> pieces = parent.pieces;
-    std::uint64_t end = sizeof(detail::pack_header) + detail::directory_of(pieces).size();
-    for (packed_piece& p : pieces) {
-        if (p.name == "model/all") continue;
-        p.holder = id.version;
-        p.position = detail::position_in_pack(end, p.bytes);
-        end = p.position + p.bytes;
-    }
-    std::string image(end, '\0');
-    for (packed_piece& p : pieces)
-        for (const auto& e : view.entries()) {
-            if (e.name != p.name || p.holder != id.version) continue;
-            std::memcpy(image.data() + p.position, e.bytes_begin(), p.bytes);
-            p.checksum = xxh3(e.bytes_begin(), p.bytes);
-            p.digest = detail::digest_of(p, reinterpret_cast<const std::byte*>(image.data() + p.position));
-        }
-    const std::string listing = detail::directory_of(pieces);
-    detail::pack_header h{{},
-                          detail::pack_order,
-                          detail::pack_version,
-                          listing.size(),
-                          end,
-                          {id.version.attempt[0], id.version.attempt[1]},
-                          id.version.step,
-                          id.rank,
-                          id.ranks,
-                          xxh3(listing.data(), listing.size()),
-                          0};
-    std::memcpy(h.magic, detail::pack_magic, 8);
-    h.header_checksum = xxh3(&h, sizeof h - 8);
-    std::memcpy(image.data(), &h, sizeof h);
-    std::memcpy(image.data() + sizeof h, listing.data(), listing.size());
-    std::ofstream(directory / id.file(), std::ios::binary) << image;
+    pack_layout layout(id, view);
+    const aligned_image image(layout.bytes());
+    layout.fill(image.data.get());
+    layout.seal(image.data.get());
+    layout.leave_out(image.data.get(), [&](std::size_t i) -> const packed_piece* {
+        if (layout.pieces()[i].name != "model/all") return nullptr;
+        return &*std::ranges::find(parent.pieces, "model/all", &packed_piece::name);
+    });
+    std::ofstream(directory / id.file(), std::ios::binary)
+        .write(reinterpret_cast<const char*>(image.data.get()), static_cast<std::streamsize>(layout.bytes()));
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <cairn/train/run_parts.hpp>
 #include <cairn/train/shared_kernels.hpp>
 
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -97,8 +96,7 @@ digests after_reading(const std::filesystem::path& version, const mesh_case& to,
         const run_state<cpu, float> state(run, progress, state_use::save);
         pack_layout layout({{1, {1, 1}}, c.rank(), to.ranks}, state.view());
         std::vector<std::byte> image(layout.bytes());
-        for (std::size_t i = 0; i < layout.pieces().size(); ++i)
-            std::memcpy(image.data() + layout.pieces()[i].position, layout.source(i), layout.pieces()[i].bytes);
+        layout.fill(image.data());
         layout.seal(image.data());
         const std::scoped_lock lock(adding);
         for (const packed_piece& p : layout.pieces())

@@ -57,7 +57,7 @@ inline void make_file_of_newest(const std::filesystem::path& run, const std::set
             add(numbers.emplace_back());
         }
     }
-    saved_state::of_packs(version, {m.packs.at(0).file}).load(all);
+    saved_state::of_packs(version, own_packs(m)).load(all);
     save_state(run / "state.cairn", rest);
     std::filesystem::remove_all(run / "states");
 }

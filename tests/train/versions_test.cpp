@@ -126,7 +126,9 @@ TEST_CASE("versions: a branch goes on where another run was, in a directory of i
     train(2, {.out = folder / "run", .resume = {}, .max_steps = -1}, {"state.keep=['every 1 epoch']"});
     const std::uint64_t before = digest_of(folder / "run");
     const auto branch = [&](const char* name, const std::string& from, const settings_list& set) {
-        return train(2, {.out = folder / name, .resume = {}, .from = find_version(from), .max_steps = -1}, set);
+        return train(
+            2, {.out = folder / name, .resume = {}, .from = locate_version(from).version.directory, .max_steps = -1},
+            set);
     };
     const std::string run = (folder / "run").string();
     branch("same", run + "@6", {});
@@ -134,31 +136,35 @@ TEST_CASE("versions: a branch goes on where another run was, in a directory of i
     branch("other", run + "@6", {"optimizer.lr=1e-2"});
     CHECK(digest_of(folder / "other") != before);
     CHECK(digest_of(folder / "run") == before);
-    const nlohmann::json parent = read_lineage(test::newest_version(folder / "other"))["parent"];
-    CHECK(parent["how"] == "branch");
-    CHECK(parent["run"] == run);
-    CHECK(parent["version"].get<std::string>().starts_with("00000006-"));
+    const version_description other = read_description(test::newest_version(folder / "other"));
+    CHECK(other.how == "branch");
+    CHECK(other.parent_run == run);
+    CHECK(other.parent_version.starts_with("00000006-"));
     CHECK(settings_of_version(test::newest_version(folder / "other")).has("optimizer.lr"));
     CHECK_THAT(test::message_of([&] { branch("done", run, {}); }), Catch::Contains("nothing is left to do"));
     CHECK_THAT(test::message_of([&] { branch("deep", run + "@6", {"model.filters=4"}); }),
                Catch::Contains("saved by another model"));
-    CHECK_THAT(test::message_of([&] { find_version(run + "@5"); }), Catch::Contains("there are steps 12, 9, 6, 3"));
-    CHECK_THAT(test::message_of([&] { find_version((folder / "none").string()); }), Catch::Contains("no saved state"));
+    CHECK_THAT(test::message_of([&] { locate_version(run + "@5"); }), Catch::Contains("there are steps 12, 9, 6, 3"));
+    CHECK_THAT(test::message_of([&] { locate_version((folder / "none").string()); }),
+               Catch::Contains("no saved state"));
 }
 
 TEST_CASE("versions: a transfer takes what fits, by path and shape", "[session]") {
     const temporary_folder folder;
     const auto begin_with = [&](const char* name, const settings_list& set, const std::string& workload = maps) {
-        return train(
-            2, {.out = folder / name, .resume = {}, .init = find_version((folder / "run").string()), .max_steps = 1},
-            set, workload);
+        return train(2,
+                     {.out = folder / name,
+                      .resume = {},
+                      .init = locate_version((folder / "run").string()).version.directory,
+                      .max_steps = 1},
+                     set, workload);
     };
     train(1, {.out = folder / "run", .resume = {}, .max_steps = 6});
     begin_with("wide", {"data.cosmology.size=16"});
     const nlohmann::json record = nlohmann::json::parse(test::text_of(folder / "wide" / "record.json"));
     const std::string told = record["initialised"];
     CHECK_THAT(told, Catch::Contains("model/conv1/weight") && Catch::Contains("; not there: model/"));
-    CHECK(read_lineage(test::newest_version(folder / "wide"))["parent"]["how"] == "init");
+    CHECK(read_description(test::newest_version(folder / "wide")).how == "init");
     CHECK_THAT(test::message_of([&] {
                    begin_with("none", {},
                               "[data]\nformat = 'cosmology'\ncosmology.size = 8\ncosmology.volumes = 12\n"

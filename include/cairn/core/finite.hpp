@@ -6,26 +6,31 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace cairn {
 
-/// Position of the first element that is not finite, or nothing. 1 read per element. Memory of a device is copied to
-/// the host, here and below: for messages.
-template <class T, Device D>
-std::optional<index_t> first_non_finite(const tensor<T, D>& there) {
+/// Position of the first element that is not finite, or nothing. 1 read per element.
+template <class T>
+std::optional<index_t> first_non_finite(std::span<const T> data) {
     constexpr index_t grain = 1 << 16;
-    const tensor<T> t = host_side(there);
-    const index_t none = t.size();
-    const T* data = t.data();
+    const auto none = std::ssize(data);
     const auto first_of = [&](index_t begin, index_t end) {
-        while (begin < end && std::isfinite(static_cast<double>(data[begin]))) ++begin;
+        while (begin < end && std::isfinite(static_cast<double>(data[static_cast<std::size_t>(begin)]))) ++begin;
         return begin < end ? begin : none;
     };
     const index_t at = parallel_fold(none, grain, none, first_of,
                                      [](index_t& first, index_t later) { first = std::min(first, later); });
     return at < none ? std::optional(at) : std::nullopt;
+}
+/// The same of a tensor. Memory of a device is copied to the host, here and below: for messages.
+template <class T, Device D>
+std::optional<index_t> first_non_finite(const tensor<T, D>& there) {
+    const tensor<T> t = host_side(there);
+    return first_non_finite(std::span<const T>(t.data(), static_cast<std::size_t>(t.size())));
 }
 
 /// "conv1/weight (3, 3, 16, 32): element 7 is nan" for the first non-finite element of the tensor called `name`, else

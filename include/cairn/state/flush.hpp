@@ -17,7 +17,6 @@
 #include <cairn/state/pack.hpp>
 #include <cairn/state/pack_sharing.hpp>
 #include <cairn/state/staging.hpp>
-#include <cairn/state/streaming_copy.hpp>
 #include <cairn/state/version.hpp>
 #include <cairn/state/version_votes.hpp>
 
@@ -90,7 +89,10 @@ public:
         const version_id id{step, config_.attempt};
         auto layout = std::make_shared<pack_layout>(pack_id{id, config_.rank, config_.ranks}, state);
         std::byte* const image = room_.of(layout->bytes());
-        copy(*layout, image);
+        {
+            const kernel_call call("capture of a state", "u8", 0, 2 * static_cast<double>(layout->bytes()));
+            layout->fill(image);
+        }
         flying_ = id;
         captured_.restart();
         lineage_ = std::move(lineage);
@@ -186,18 +188,6 @@ private:
     bool commit_failed() const {
         const std::scoped_lock lock(mutex_);
         return commit_failed_;
-    }
-
-    static void copy(const pack_layout& layout, std::byte* image) {
-        const kernel_call call("capture of a state", "u8", 0, 2 * static_cast<double>(layout.bytes()));
-        if (on_phantom_rank()) return;
-        std::vector<memory_copy> copies;
-        for (std::size_t i = 0; i < layout.pieces().size(); ++i) {
-            const packed_piece& p = layout.pieces()[i];
-            std::memset(image + p.zeros_from, 0, p.position - p.zeros_from);
-            copies.push_back({image + p.position, layout.source(i), p.bytes});
-        }
-        streaming_copy(copies);
     }
 
     // On the helper.

@@ -6,8 +6,8 @@
 // Whether a version is whole is decided at a restart, by all ranks together: lost packs are rebuilt from the groups,
 // and it goes to the run's directory first, where any mesh reads it as any other.
 
+#include <cairn/comm/collectives/first_failure.hpp>
 #include <cairn/comm/collectives/text.hpp>
-#include <cairn/comm/wait_for.hpp>
 #include <cairn/state/direct_file.hpp>
 #include <cairn/state/pack.hpp>
 #include <cairn/state/redundancy.hpp>
@@ -91,22 +91,17 @@ public:
         require(known != ids.end(), name, ": no host has an undamaged pack of it");
         const version_id version = known->version;
         const std::int32_t ranks = known->ranks;
-        std::string from = concat("rank ", rank_, " (", host_, "): "), failure;
-        try {
+        std::string from = concat("rank ", rank_, " (", host_, "): ");
+        std::string failure = first_failure(world, [&] {
             from += ranks == world.size() ? publish_own(folder, {version, rank_, ranks}, states)
                                           : publish_all(folder, version, states);
-        } catch (const std::exception& e) {
-            failure = e.what();
-        }
-        wait_for_all(world);
-        for (const std::string& of_rank : all_gather_text(world, failure)) require(of_rank.empty(), of_rank);
-        if (world.rank() == 0) try {
-                std::ifstream in(folder / "lineage.json");
-                commit_version(states, version, ranks, std::string(std::istreambuf_iterator<char>(in), {}));
-            } catch (const std::exception& e) {
-                failure = e.what();
-            }
-        failure = broadcast_text(world, failure, 0);
+        });
+        require(failure.empty(), failure);
+        failure = first_failure(world, [&] {
+            if (world.rank() != 0) return;
+            std::ifstream in(folder / "lineage.json");
+            commit_version(states, version, ranks, std::string(std::istreambuf_iterator<char>(in), {}));
+        });
         require(failure.empty(), failure);
         std::string text;
         for (const std::string& of_rank : all_gather_text(world, from)) text += (text.empty() ? "" : ", ") + of_rank;

@@ -45,6 +45,13 @@ struct manifest {
     bool operator==(const manifest&) const = default;
 };
 
+/// Files of the ranks' own packs; linked ones are not among them.
+inline std::vector<std::string> own_packs(const manifest& m) {
+    std::vector<std::string> files;
+    for (std::int32_t r = 0; r < m.ranks; ++r) files.push_back(pack_id{m.version, r, m.ranks}.file());
+    return files;
+}
+
 namespace detail {
 
 inline std::string hexadecimal(std::uint64_t number) {

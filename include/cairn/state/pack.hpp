@@ -13,6 +13,7 @@
 
 #include <cairn/state/digest.hpp>
 #include <cairn/state/state_view.hpp>
+#include <cairn/state/streaming_copy.hpp>
 #include <cairn/state/xxh3.hpp>
 
 #include <algorithm>
@@ -173,17 +174,25 @@ public:
     /// Of the file.
     std::uint64_t bytes() const { return bytes_; }
     const std::vector<packed_piece>& pieces() const { return pieces_; }
-    /// Where the bytes of piece i are in memory.
-    const std::byte* source(std::size_t i) const { return sources_[i]; }
 
-    /// Writes checksums, digests, directory and header into the image, whose data are there. Returns the checksum of
-    /// the header.
-    std::uint64_t seal(std::byte* image) {
+    /// Copies the data into the image, by all kernel threads. On a phantom rank nothing is copied.
+    void fill(std::byte* image) const {
+        if (on_phantom_rank()) return;
+        std::vector<memory_copy> copies;
+        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+            const packed_piece& p = pieces_[i];
+            std::memset(image + p.zeros_from, 0, p.position - p.zeros_from);
+            copies.push_back({image + p.position, sources_[i], p.bytes});
+        }
+        streaming_copy(copies);
+    }
+    /// Writes checksums, digests, directory and header into the image, whose data are there.
+    void seal(std::byte* image) {
         for (packed_piece& p : pieces_) {
             p.checksum = xxh3(image + p.position, p.bytes);
             p.digest = detail::digest_of(p, image + p.position);
         }
-        return seal_directory(image);
+        seal_directory(image);
     }
 
     /// Takes pieces out of a sealed image: those for which held(i) is the piece of an earlier pack with the same bytes,
@@ -208,8 +217,11 @@ public:
         seal_directory(image);
     }
 
-    /// Writes directory and header alone, after pieces() were changed.
-    std::uint64_t seal_directory(std::byte* image) const {
+private:
+    std::uint64_t data_begin() const { return sizeof(detail::pack_header) + detail::directory_of(pieces_).size(); }
+
+    // Directory and header.
+    void seal_directory(std::byte* image) const {
         const std::string directory = detail::directory_of(pieces_);
         detail::pack_header h{{},
                               detail::pack_order,
@@ -226,11 +238,7 @@ public:
         h.header_checksum = xxh3(&h, sizeof h - 8);
         std::memcpy(image, &h, sizeof h);
         std::memcpy(image + sizeof h, directory.data(), directory.size());
-        return h.header_checksum;
     }
-
-private:
-    std::uint64_t data_begin() const { return sizeof(detail::pack_header) + detail::directory_of(pieces_).size(); }
 
     // The part of an entry, which begins at `begin` of the list laid end to end, that lies in `mine`.
     void add(const state_view::entry& e, std::uint64_t begin, detail::byte_range mine) {

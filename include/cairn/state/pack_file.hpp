@@ -57,23 +57,14 @@ inline packed_piece parse_piece(directory_parser& in, const std::string& file, s
     return p;
 }
 
+static_assert(pack_order == state_order);
+
 inline pack_directory read_pack_directory(const state_reader& file) {
     pack_header h{};
-    file.read(0, &h, sizeof h, "the header");
-    require(std::memcmp(h.magic, pack_magic, 8) == 0, file.name(), ": byte 0: not a pack of Cairn");
-    require(h.order == pack_order, file.name(), ": byte 8: written on a machine with another byte order");
-    require(h.version == pack_version, file.name(), ": byte 12: format version ", h.version,
-            ", this program reads version ", pack_version);
-    require(xxh3(&h, sizeof h - 8) == h.header_checksum, file.name(),
-            ": byte 0: the header's checksum is wrong: corrupt file");
+    const std::string bytes = read_header_and_directory(file, h, pack_magic, pack_version, "pack",
+                                                        [](const void* data, std::size_t n) { return xxh3(data, n); });
     require(h.file_bytes == file.size(), file.name(), h.file_bytes > file.size() ? ": truncated: " : ": ", file.size(),
             " bytes, the header says ", h.file_bytes);
-    require(h.directory_bytes <= file.size(), file.name(), ": truncated: a directory of ", h.directory_bytes,
-            " bytes, the file has ", file.size());
-    std::string bytes(h.directory_bytes, '\0');
-    file.read(sizeof h, bytes.data(), bytes.size(), "the directory");
-    require(xxh3(bytes.data(), bytes.size()) == h.directory_checksum, file.name(), ": byte ", sizeof h,
-            ": the directory's checksum is wrong: corrupt file");
     pack_directory d{{{h.step, {h.attempt[0], h.attempt[1]}}, h.rank, h.ranks}, h.file_bytes, h.header_checksum, {}};
     directory_parser in(bytes, file.name(), sizeof h);
     const auto count = in.number<std::uint64_t>();

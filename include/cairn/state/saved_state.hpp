@@ -33,7 +33,7 @@ public:
     /// Of one file of whole tensors. Compressors' tensors of ranks, "compression/rank2/…", are rows of one.
     static saved_state of_file(const std::filesystem::path& path) {
         saved_state s(path.string());
-        const std::vector<stored_entry> entries = list_entries(path);
+        const std::vector<stored_entry> entries = detail::read_directory(*s.open(path));
         index_t ranks = 0;
         for (const stored_entry& e : entries)
             if (const auto [rank, rest] = of_rank(e.name); rank >= 0) ranks = std::max(ranks, rank + 1);
@@ -72,27 +72,20 @@ public:
     std::string differences(const state_view& state) const {
         std::map<std::string, const packed_piece*> stored_by_name;
         for (const stored& s : pieces_) stored_by_name.try_emplace(s.p.name, &s.p);
-        std::string text;
-        int count = 0;
-        const auto differs = [&](const auto&... what) {
-            if (++count <= 8) text += concat(count > 1 ? "; " : "", what...);
-        };
-        const auto kind = [](element_type t, const shape& s) {
-            return concat(element_infos[static_cast<std::size_t>(t)].name, ' ', s);
-        };
+        state_differences all;
         for (const auto& e : state.entries()) {
             const auto found = stored_by_name.find(e.name);
             if (found == stored_by_name.end()) {
-                if (!e.optional) differs(e.name, " (", kind(e.type, e.where.global), ") is not there");
+                if (!e.optional) all.add(e.name, " (", type_text(e.type, e.where.global), ") is not there");
                 continue;
             }
             const packed_piece& p = *found->second;
             const bool rows_differ = e.rows != row_change::refused && same_rows(p.where.global, e.where.global);
             if (p.type != e.type || (p.where.global != e.where.global && !rows_differ))
-                differs(e.name, " is ", kind(p.type, p.where.global), " there, ", kind(e.type, e.where.global),
-                        " in the program");
+                all.add(e.name, " is ", type_text(p.type, p.where.global), " there, ",
+                        type_text(e.type, e.where.global), " in the program");
         }
-        return count > 8 ? concat(text, "; and ", count - 8, " more") : text;
+        return all.text();
     }
 
     /// Whether what is stored by the entry's name, which has() it, is of its type and shape.
@@ -198,9 +191,6 @@ private:
 
     explicit saved_state(std::string name) : name_(std::move(name)) {}
 
-    static std::vector<stored_entry> list_entries(const std::filesystem::path& path) {
-        return detail::read_directory(detail::state_reader(path));
-    }
     std::shared_ptr<detail::state_reader> open(const std::filesystem::path& path) {
         auto& file = files_[path.string()];
         if (!file) file = std::make_shared<detail::state_reader>(path);

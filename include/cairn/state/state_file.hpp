@@ -6,7 +6,6 @@
 // and by changing every byte of a file.
 
 #include <cairn/core/atomic_file.hpp>
-#include <cairn/core/phantom.hpp>
 #include <cairn/state/state_format.hpp>
 
 #include <map>
@@ -21,40 +20,29 @@ inline void require_same_entries(const std::string& file, const std::vector<stor
     std::map<std::string, const stored_entry*> by_name;
     for (const stored_entry& e : stored)
         require(by_name.emplace(e.name, &e).second, file, ": two entries are called ", e.name);
-    std::string differences;
-    int count = 0;
-    const auto differs = [&](const auto&... what) {
-        if (++count <= 8) differences += concat(count > 1 ? "; " : "", what...);
-    };
-    const auto kind = [](element_type type, const shape& s) {
-        return concat(element_infos[static_cast<std::size_t>(type)].name, ' ', s);
-    };
+    state_differences differences;
     for (const auto& e : state.entries()) {
         const auto found = by_name.find(e.name);
         if (found == by_name.end()) {
-            differs(e.name, " (", kind(e.type, e.where.global), ") is not in the file");
+            differences.add(e.name, " (", type_text(e.type, e.where.global), ") is not in the file");
             continue;
         }
         if (found->second->type != e.type || found->second->shape != e.where.global)
-            differs(e.name, " is ", kind(found->second->type, found->second->shape), " in the file, ",
-                    kind(e.type, e.where.global), " in the program");
+            differences.add(e.name, " is ", type_text(found->second->type, found->second->shape), " in the file, ",
+                            type_text(e.type, e.where.global), " in the program");
         by_name.erase(found);
     }
     for (const stored_entry& e : stored)
-        if (by_name.count(e.name)) differs(e.name, " (", kind(e.type, e.shape), ") is only in the file");
-    if (count > 8) differences += concat("; and ", count - 8, " more");
-    require(count == 0, file, ": saved by another model or set-up: ", differences);
+        if (by_name.count(e.name)) differences.add(e.name, " (", type_text(e.type, e.shape), ") is only in the file");
+    require(differences.none(), file, ": saved by another model or set-up: ", differences.text());
 }
 
 }  // namespace detail
 
 /// Writes all entries of `state` to `path` and returns when they are on disk. Throws when that fails; what was at
-/// `path` is then untouched. Costs a pass over the data for checksums and the writing; on a phantom rank, which has no
-/// file, that of its machine's storage `where`.
+/// `path` is then untouched. Costs a pass over the data for checksums and the writing.
 template <class System = posix_system>
-void save_state(const std::filesystem::path& path, const state_view& state, System system = {},
-                storage where = storage::shared) {
-    if (on_phantom_rank()) return phantom_here->write_storage(where, static_cast<double>(state.bytes()));
+void save_state(const std::filesystem::path& path, const state_view& state, System system = {}) {
     using namespace detail;
     for (const auto& e : state.entries())
         require(e.where.is_whole(), path.string(), ": ", e.name, " is to be ", e.where,

@@ -178,21 +178,32 @@ inline void require_zeros(const state_reader& file, std::uint64_t begin, std::ui
             " to ", end, ", before ", name, ", are not zero: corrupt file");
 }
 
+/// Reads a header, which begins with 8 bytes of `magic`, byte order and format version and ends in its checksum, and
+/// the directory behind it, which is returned. `what` the file ought to be; `sum`: the checksum of both.
+template <class Header, class Checksum>
+std::string read_header_and_directory(const state_reader& file, Header& h, const char* magic, std::uint32_t version,
+                                      const char* what, Checksum sum) {
+    file.read(0, &h, sizeof h, "the header");
+    require(std::memcmp(h.magic, magic, 8) == 0, file.name(), ": byte 0: not a ", what, " of Cairn");
+    require(h.order == state_order, file.name(), ": byte 8: written on a machine with another byte order");
+    require(h.version == version, file.name(), ": byte 12: format version ", h.version, ", this program reads version ",
+            version);
+    require(sum(&h, sizeof h - sizeof h.header_checksum) == h.header_checksum, file.name(),
+            ": byte 0: the header's checksum is wrong: corrupt file");
+    require(h.directory_bytes <= file.size(), file.name(), ": truncated: a directory of ", h.directory_bytes,
+            " bytes, the file has ", file.size());
+    std::string directory(h.directory_bytes, '\0');
+    file.read(sizeof h, directory.data(), directory.size(), "the directory");
+    require(sum(directory.data(), directory.size()) == h.directory_checksum, file.name(), ": byte ", sizeof h,
+            ": the directory's checksum is wrong: corrupt file");
+    return directory;
+}
+
 inline std::vector<stored_entry> read_directory(const state_reader& file) {
     state_header header{};
-    file.read(0, &header, sizeof header, "the header");
-    require(std::memcmp(header.magic, state_magic, 8) == 0, file.name(), ": byte 0: not a saved state of Cairn");
-    require(header.order == state_order, file.name(), ": byte 8: written on a machine with another byte order");
-    require(header.version == state_version, file.name(), ": byte 12: format version ", header.version,
-            ", this program reads version ", state_version);
-    require(crc32c(&header, sizeof header - 4) == header.header_checksum, file.name(),
-            ": byte 0: the header's checksum is wrong: corrupt file");
-    require(header.directory_bytes <= file.size(), file.name(), ": truncated: a directory of ", header.directory_bytes,
-            " bytes, the file has ", file.size());
-    std::string directory(header.directory_bytes, '\0');
-    file.read(sizeof header, directory.data(), directory.size(), "the directory");
-    require(crc32c(directory.data(), directory.size()) == header.directory_checksum, file.name(), ": byte ",
-            sizeof header, ": the directory's checksum is wrong: corrupt file");
+    const std::string directory =
+        read_header_and_directory(file, header, state_magic, state_version, "saved state",
+                                  [](const void* data, std::size_t bytes) { return crc32c(data, bytes); });
 
     directory_parser in(directory, file.name(), sizeof header);
     const auto count = in.number<std::uint64_t>();

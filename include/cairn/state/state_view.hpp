@@ -44,6 +44,30 @@ inline constexpr std::array<element_info, 9> element_infos{{{"float32", 4},
                                                             {"uint64", 8},
                                                             {"text", 1}}};
 
+/// "float32 (3, 4)"
+inline std::string type_text(element_type type, const shape& s) {
+    return concat(element_infos[static_cast<std::size_t>(type)].name, ' ', s);
+}
+
+/// Lists what differs between a saved state and a program: the first eight in words, then how many more.
+class state_differences {
+public:
+    explicit state_differences(std::string between = "; ") : between_(std::move(between)) {}
+
+    template <class... Parts>
+    void add(const Parts&... what) {
+        if (++count_ <= most) text_ += concat(count_ > 1 ? between_ : "", what...);
+    }
+    bool none() const { return count_ == 0; }
+    /// "" where there are none.
+    std::string text() const { return count_ > most ? concat(text_, between_, "and ", count_ - most, " more") : text_; }
+
+private:
+    static constexpr int most = 8;
+    std::string between_, text_;
+    int count_ = 0;
+};
+
 /// The element_type of T. bool counts as uint8.
 template <class T>
 constexpr element_type element_type_of() {

@@ -164,12 +164,17 @@ private:
         terms_.end();
         stopped_ = done.stop;
         take_note(done);
-        if (versions_) {
-            const stopwatch saving;
-            take_hits();
-            versions_->after_step(done.states, step_watch_.seconds());
-            terms_.saved(saving.seconds());
-        }
+        with_versions([&](auto& versions) { versions.after_step(done.states, step_watch_.seconds()); });
+    }
+
+    // What versions of the state take of a simulated step is told apart.
+    template <class Action>
+    void with_versions(Action&& action) {
+        if (!versions_) return;
+        const stopwatch saving;
+        take_hits();
+        action(*versions_);
+        terms_.saved(saving.seconds());
     }
 
     // Of a step, in lines of metrics and in counts.
@@ -271,11 +276,7 @@ private:
     void end_of_epoch() {
         const std::int64_t epoch = run_.batches.train->position().epoch;
         test_if(run_.batches.test && (epoch % run_.batches.test_every == 0 || epoch == run_.batches.epochs));
-        if (!versions_) return;
-        const stopwatch saving;
-        take_hits();
-        versions_->after_epoch(epoch);
-        terms_.saved(saving.seconds());
+        with_versions([&](auto& versions) { versions.after_epoch(epoch); });
     }
 
     // An unreadable test set loses no epoch; but the state of a diverged run is not saved.
@@ -324,10 +325,7 @@ private:
 
     // Returns when the state of the last step is on disk.
     void save() {
-        const stopwatch saving;
-        take_hits();
-        if (versions_) versions_->finish();
-        terms_.saved(saving.seconds());
+        with_versions([](auto& versions) { versions.finish(); });
     }
 
     void print_head() const {

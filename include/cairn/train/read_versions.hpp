@@ -1,8 +1,8 @@
 #pragma once
 // Reading a version into a run, on all ranks together: all of it, or parameters and statistics that fit.
 
+#include <cairn/comm/collectives/first_failure.hpp>
 #include <cairn/comm/collectives/text.hpp>
-#include <cairn/comm/wait_for.hpp>
 #include <cairn/state/saved_state.hpp>
 #include <cairn/state/version.hpp>
 #include <cairn/train/run_state.hpp>
@@ -32,17 +32,18 @@ public:
     std::string load(const std::filesystem::path& from) {
         const bool is_file = from.filename() == "state.cairn";
         std::optional<saved_state> saved;
-        std::string failure = on_all_ranks([&] { saved = is_file ? saved_state::of_file(from) : open_version(from); });
+        std::string failure =
+            first_failure(run_.world, [&] { saved = is_file ? saved_state::of_file(from) : open_version(from); });
         if (!failure.empty()) return failure;
         run_state<D, T> state(run_, progress_, state_use::load, is_file);
         // Another model or set-up is no damage: no version before it would fit either.
-        const std::string differs = on_all_ranks([&] {
+        const std::string differs = first_failure(run_.world, [&] {
             const std::string text = saved->differences(state.view());
             require(text.empty(), from.string(), ": saved by another model or set-up: ", text);
         });
         require(differs.empty(), differs);
         require_all_wanted(*saved, state.view());
-        failure = on_all_ranks([&] { saved->load(state.view()); });
+        failure = first_failure(run_.world, [&] { saved->load(state.view()); });
         if (failure.empty()) state.loaded();
         return failure;
     }
@@ -51,12 +52,12 @@ public:
     /// shape. Returns what was taken and what was not, as text. Throws where nothing fits.
     std::string initialise(const std::filesystem::path& version) {
         std::optional<saved_state> saved;
-        std::string failure = on_all_ranks([&] { saved = open_version(version); });
+        std::string failure = first_failure(run_.world, [&] { saved = open_version(version); });
         require(failure.empty(), failure);
         std::string taken, left;
         run_state<D, T> state(run_, progress_, state_use::load);
         const state_view fitting = fitting_part(*saved, state.view(), taken, left);
-        failure = on_all_ranks([&] { saved->load(fitting); });
+        failure = first_failure(run_.world, [&] { saved->load(fitting); });
         require(failure.empty(), failure);
         state.values_loaded();
         for (std::string* const text : {&taken, &left}) *text = lines_of_all_ranks(*text);
@@ -67,9 +68,7 @@ public:
 private:
     saved_state open_version(const std::filesystem::path& version) const {
         const manifest m = run_.is_root() ? verify_version(version, false) : read_manifest(version);
-        std::vector<std::string> files;
-        for (std::int32_t r = 0; r < m.ranks; ++r) files.push_back(pack_id{m.version, r, m.ranks}.file());
-        return saved_state::of_packs(version, files);
+        return saved_state::of_packs(version, own_packs(m));
     }
 
     // Parameters and statistics that are saved with the same type and shape; their names, and those of the others.
@@ -96,21 +95,6 @@ private:
         return text;
     }
 
-    // Collective: the first rank's error, or "".
-    template <class Action>
-    std::string on_all_ranks(Action&& action) {
-        std::string mine;
-        try {
-            action();
-        } catch (const std::exception& e) {
-            mine = e.what();
-        }
-        if (run_.world.size() > 1) wait_for_all(run_.world);  // a slow disk takes longer than a message
-        for (const std::string& of_rank : all_gather_text(run_.world, mine))
-            if (!of_rank.empty()) return of_rank;
-        return {};
-    }
-
     // Collective: throws where the state has tensors that no rank has room for.
     void require_all_wanted(const saved_state& saved, const state_view& view) {
         std::set<std::string> names = saved.entries(), wanted;
@@ -118,14 +102,11 @@ private:
         std::vector<double> has;
         for (const std::string& name : names) has.push_back(wanted.contains(name) ? 1 : 0);
         if (run_.world.size() > 1) all_reduce(run_.world, std::span<double>(has), {.op = reduction::max});
-        std::string left;
-        std::size_t i = 0, count = 0;
-        for (const std::string& name : names) {
-            if (has[i++] > 0 || name.starts_with("compression/")) continue;
-            if (++count <= 8) left += concat(count > 1 ? ", " : "", name);
-        }
-        require(count == 0, saved.name(), ": saved by another model or set-up: only there: ", left,
-                count > 8 ? concat(" and ", count - 8, " more") : "");
+        state_differences left(", ");
+        std::size_t i = 0;
+        for (const std::string& name : names)
+            if (has[i++] == 0 && !name.starts_with("compression/")) left.add(name);
+        require(left.none(), saved.name(), ": saved by another model or set-up: only there: ", left.text());
     }
 
     run_parts<D, T>& run_;

@@ -65,7 +65,9 @@ public:
                 directory->sync(metrics_log::name);  // the lines up to the state
                 autotune_cache::global().save(directory->file("autotune.tsv").string(), perf::fingerprint());
             };
-            c.after_commit = [this] { apply_retention(states(), settings().keep, origin_.best_by); };
+            c.after_commit = [states = states(), keep = settings().keep] {
+                for (const std::string& name : versions_not_kept(states, keep)) remove_version(states, name);
+            };
         }
         writer_.emplace(std::move(c), start_helper());
     }
@@ -84,8 +86,7 @@ public:
         for (std::string name; std::getline(lines, name);) {
             const std::string failure = reader_.load_twice(states() / name);
             if (failure.empty()) {
-                origin_.parent = parent_of(states() / name, "resume");
-                writer_->begins_with(states() / name);
+                begins_with(states() / name, "resume");
                 last_ = resumed_ = step();
                 return true;
             }
@@ -108,16 +109,17 @@ public:
     std::string begin_with_others() {
         if (!run_.task.options.from.empty()) branch(run_.task.options.from);
         if (run_.task.options.init.empty()) return {};
-        origin_.parent = parent_of(run_.task.options.init, "init");
-        return reader_.initialise(run_.task.options.init);
+        const std::string taken = reader_.initialise(run_.task.options.init);
+        if (run_.is_root()) origin_.parent = parent_of(run_.task.options.init, "init");
+        return taken;
     }
     /// Collective: the run goes on from a version of another run, in a directory of its own.
     void branch(const std::filesystem::path& version) {
         const std::string failure = reader_.load(version);
         require(failure.empty(), failure);
-        origin_.parent = parent_of(version, "branch");
-        writer_->begins_with(version);
+        begins_with(version, "branch");
     }
+
     /// What this rank says in a step's all-reduce.
     double votes() const {
         version_votes mine = writer_->votes();
@@ -195,6 +197,11 @@ private:
     std::filesystem::path states() const { return std::filesystem::path(origin_.run) / "states"; }
     std::int64_t step() const { return run_.update.algorithm->steps(); }
 
+    void begins_with(const std::filesystem::path& version, const char* how) {
+        if (run_.is_root()) origin_.parent = parent_of(version, how);
+        writer_->begins_with(version);
+    }
+
     void take_if_due() {
         if (!due_ || last_ == step()) return;
         if (writer_->in_flight()) {
@@ -267,12 +274,11 @@ private:
     static std::string non_finite(const packed_piece& p, const std::byte* data) {
         if (p.type != element_type::float32 || !(p.name.starts_with("model/") || p.name.starts_with("buffers/")))
             return {};
-        const auto* values = reinterpret_cast<const float*>(data);
-        for (index_t i = 0; i < p.where.count; ++i)
-            if (!std::isfinite(values[i]))
-                return concat(p.name.substr(p.name.find('/') + 1), " is not finite: element ", p.where.first + i,
-                              " is ", values[i]);
-        return {};
+        const std::span values(reinterpret_cast<const float*>(data), static_cast<std::size_t>(p.where.count));
+        const auto at = first_non_finite(values);
+        if (!at) return {};
+        return concat(p.name.substr(p.name.find('/') + 1), " is not finite: element ", p.where.first + *at, " is ",
+                      values[static_cast<std::size_t>(*at)]);
     }
 
     run_parts<D, T>& run_;
