@@ -6,6 +6,7 @@
 #include "messages.hpp"
 
 #include <cairn/comm/any.hpp>
+#include <cairn/comm/collectives/barrier.hpp>
 #include <cairn/comm/collectives/staged.hpp>
 #include <cairn/comm/counting_communicator.hpp>
 #include <cairn/comm/threads.hpp>
@@ -22,7 +23,10 @@
 
 #include <atomic>
 #include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <vector>
 
 namespace cairn {
@@ -203,18 +207,27 @@ TEST_CASE("GPU K-FAC on ranks, emulated: a state goes on with another placement,
         r.place.grad_worker_fraction = fraction;
         return r;
     };
-    const auto load = [](auto& from, auto& to, auto&& copy) {
-        auto saved = from.k->tensors();
-        auto room = to.k->tensors();
-        require(saved.size() == room.size(), saved.size(), " tensors of ", room.size());
-        for (std::size_t i = 0; i < saved.size(); ++i) {
-            require(saved[i].name == room[i].name, saved[i].name, " is ", room[i].name);
-            copy(room[i].t, saved[i].t);
+    // What all ranks save, each its part.
+    std::map<std::string, tensor<double>> tensors;
+    std::map<std::string, std::int64_t> counters;
+    std::mutex saving;
+    const auto load = [&]<class To>(threads_communicator& c, auto& from, spread_kfac<double, To>& to) {
+        {
+            const std::scoped_lock lock(saving);
+            for (const auto& [name, t] : from.k->its_tensors())
+                require(tensors.emplace(name, t.on_host()).second, name, " is saved twice");
+            for (const auto& [name, number] : from.k->its_counters()) counters.emplace(name, *number);
         }
-        saved.clear(), room.clear();
-        const auto numbers = from.k->counters(), theirs = to.k->counters();
-        for (std::size_t i = 0; i < numbers.size(); ++i) *theirs[i].second = *numbers[i].second;
+        barrier(c);
+        auto room = to.k->tensors();
+        require(tensors.size() == room.size(), tensors.size(), " tensors of ", room.size());
+        for (auto& [name, t] : room) To::copy_to_device(t.data(), tensors.at(name).data(), t.bytes());
+        room.clear();
+        for (const auto& [name, number] : to.k->counters()) *number = counters.at(name);
         from.k->release(), to.k->release();
+        barrier(c);
+        if (c.rank() == 0) tensors.clear(), counters.clear();
+        barrier(c);
     };
     run_ranks(4, [&](threads_communicator& c) {
         spread_ways ways(c);
@@ -227,17 +240,10 @@ TEST_CASE("GPU K-FAC on ranks, emulated: a state goes on with another placement,
             half(config, ways.roles<double>(ranks_config(0.5, kfac_statistics::sharded)), c.rank(), 4);
         spread_kfac<double, cpu> host(
             config, std::make_unique<roles_of_host>(c, ranks_config(0.5, kfac_statistics::sharded)), c.rank(), 4);
-        const auto within = [](auto& to, const auto& from) {
-            emulated_gpu::copy_within(to.data(), from.data(), from.bytes());
-        };
-        load(first, same, within);
-        load(first, host, [](auto& to, const auto& from) {
-            const tensor<double> here = from.on_host();
-            std::copy_n(here.data(), here.size(), to.data());
-        });
-        load(host, half,
-             [](auto& to, const auto& from) { emulated_gpu::copy_to_device(to.data(), from.data(), from.bytes()); });
-        load(same, all, within);
+        load(c, first, same);
+        load(c, first, host);
+        load(c, host, half);
+        load(c, same, all);
         for (int s = 3; s < 6; ++s) {
             const tensor<double> expected = first.step(c, s);
             require(spread_error(same.step(c, s), expected) == 0, "step ", s, ": other bits after a resumption");
