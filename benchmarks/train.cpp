@@ -104,6 +104,8 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     app.add_option("--data", data, "folder or archive of the data");
     app.add_option("--out", options.out, "run directory (default: a fresh one under runs/)");
     app.add_option("--steps", options.max_steps, "stop after this many updates in all");
+    app.add_option("--epochs", options.max_epochs,
+                   "stop after this many epochs in all; the learning rate goes by train.epochs");
     app.add_option("--threads", threads,
                    "threads of the kernels, of each rank (default: cores / ranks of this machine)");
     app.add_option("--resume", options.resume, "go on with the run in this directory");
@@ -181,6 +183,8 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     cairn::require(app.count("--threads") == 0 || threads >= 1, "--threads ", threads, ": at least 1 is needed");
     cairn::require(app.count("--steps") == 0 || options.max_steps >= 1, "--steps ", options.max_steps,
                    ": at least 1 is needed");
+    cairn::require(app.count("--epochs") == 0 || options.max_epochs >= 1, "--epochs ", options.max_epochs,
+                   ": at least 1 is needed");
     if (local_ranks > 1 || world.size() > 1) cairn::take_share_of_cores(local_rank, local_ranks);
     if (threads) cairn::set_threads(threads);
     cairn::keep_to_address_space(cairn::threads());
@@ -202,9 +206,10 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     cairn::require(app.count("--ranks") == 0 || (ranks >= 1 && (simulates || plan)), "--ranks ", ranks,
                    ": a number from 1, of --plan and --simulate; real ranks are mpirun's, or srun's");
     options.generated = throughput || profile || !starts || (plan && world.size() == 1);
-    cairn::require_equal(
-        world, cairn::concat(options.max_steps, ' ', throughput, ' ', profile, ' ', plan, ' ', options.resume.empty()),
-        "--steps, --throughput, --profile, --plan or --resume");
+    cairn::require_equal(world,
+                         cairn::concat(options.max_steps, ' ', options.max_epochs, ' ', throughput, ' ', profile, ' ',
+                                       plan, ' ', options.resume.empty()),
+                         "--steps, --epochs, --throughput, --profile, --plan or --resume");
 
     const std::filesystem::path cache = autotune_file();
     const std::string machine = cairn::perf::fingerprint();

@@ -155,8 +155,10 @@ run_batches<D> make_batches(run_task& task, any_communicator& world, run_mesh& m
     const index_t epoch = made.train->batches_per_epoch();
     made.epochs = s.get<std::int64_t>("train.epochs", 1, from_to(1, static_cast<double>(most_steps / epoch)));
     made.total_steps = made.epochs * epoch;
-    const std::int64_t most = task.options.max_steps;
-    made.last_step = most >= 0 ? std::min(made.total_steps, most) : made.total_steps;
+    made.last_step = made.total_steps;
+    if (const std::int64_t most = task.options.max_steps; most >= 0) made.last_step = std::min(made.last_step, most);
+    if (const std::int64_t most = task.options.max_epochs; most >= 0 && most < made.epochs)
+        made.last_step = std::min(made.last_step, most * epoch);
     made.log_every =
         s.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, made.total_steps / 300), at_least(1));
     return made;

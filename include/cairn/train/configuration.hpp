@@ -26,6 +26,8 @@ struct session_options {
     std::vector<int> trace_ranks = {};  // of a simulation: those whose scopes are traced
     // Of the simulated machine, where the stages of a pipeline slow down as far as others wait for them.
     std::optional<host_power> slack = {};
+    // Stop after this many epochs in all, of train.epochs, by which schedules of the learning rate go; -1: after all.
+    std::int64_t max_epochs = -1;
 };
 
 }  // namespace cairn

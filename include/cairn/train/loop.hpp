@@ -120,7 +120,7 @@ private:
             steps < run_.batches.last_step || (resuming && steps == run_.batches.last_step && !complete);
         require(is_left || steps == 0, (resuming ? run_.task.options.resume : run_.task.options.from).string(),
                 ": this run has done ", steps, " of ", run_.batches.last_step,
-                " steps, nothing is left to do; raise --steps or --set train.epochs to go on");
+                " steps, nothing is left to do; raise --steps, --epochs or --set train.epochs to go on");
         if (!run_.is_root()) return;
         if (resuming) log_.resume(*directory_, steps);
         directory_->write("config.toml", run_.task.settings.resolved());
