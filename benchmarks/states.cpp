@@ -4,9 +4,11 @@
 //   states diff runs/a runs/b@best           the first tensor that differs
 //   states verify                            every byte of every version; exit 1 where one is damaged
 //   states export runs/a@500 a.safetensors   and import, to exchange weights with other frameworks
+//   states average runs/a runs/b --out runs/mean
 //   states query "SELECT run, max(step) FROM states GROUP BY run"
 // A VERSION is RUN (its newest), RUN@STEP, RUN@TAG, or its directory.
 
+#include "states/average.hpp"
 #include "states/catalogue.hpp"
 #include "states/change.hpp"
 #include "states/compare.hpp"
@@ -230,6 +232,13 @@ int run(int argc, char** argv) {
                 [&] { std::cout << a.b << ' ' << import_version(a.a, a.b) << '\n'; });
     c->add_option("FILE", a.a, "FILE.safetensors")->required();
     c->add_option("RUN", a.b, "a directory that is made")->required();
+    c = command("average", "the mean of several versions' weights as a version of a new run", [&] {
+        std::vector<located_version> all;
+        for (const std::string& name : a.names) all.push_back(locate_version(name));
+        std::cout << a.b << ' ' << average_versions(all, a.b) << '\n';
+    });
+    versions(c);
+    c->add_option("--out", a.b, "a directory that is made")->required();
     c = command("query", "rows of a SELECT over states, metrics, settings, tags, versions",
                 [&] { print_table(catalogue(runs_of(a.runs)).query(a.sql), a.json); });
     c->add_option("SQL", a.sql)->required();

@@ -114,18 +114,28 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         ->excludes("--resume");
     app.add_option("--init", init, "begin with the parameters of a version that fit: RUN, RUN@STEP or RUN@TAG")
         ->excludes("--resume", "--from");
-    CLI::Option* const timed = app.add_flag("--throughput", throughput, "train on generated data and print samples/s");
+    std::vector<std::string> evaluate;
+    CLI::Option* const asks_to_evaluate =
+        app.add_option("--evaluate", evaluate,
+                       "test versions of one network, and the mean of their predictions; train nothing")
+            ->excludes("--resume", "--from", "--init", "--out", "--steps", "--epochs");
+    app.add_flag("--fresh-statistics", options.fresh_statistics,
+                 "of --evaluate: with batch norm's statistics of an epoch of training samples, not those saved")
+        ->needs(asks_to_evaluate);
+    CLI::Option* const timed = app.add_flag("--throughput", throughput, "train on generated data and print samples/s")
+                                   ->excludes(asks_to_evaluate);
     app.add_option("--kernels", options.kernels, "of --throughput: seconds of each kernel and shape, as JSON")
         ->needs(timed);
-    app.add_flag("--profile", profile, "the same, with a table of the layers, or of a pipeline's stages");
+    app.add_flag("--profile", profile, "the same, with a table of the layers, or of a pipeline's stages")
+        ->excludes(asks_to_evaluate);
     CLI::Option* const asks_for_plan =
         app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing")
-            ->excludes("--throughput", "--profile", "--resume");
+            ->excludes("--throughput", "--profile", "--resume", "--evaluate");
     CLI::Option* const asks_to_simulate =
         app.add_option("--simulate", machine_file,
                        "train (3 steps, or --steps), or time steps, on a machine described by this TOML file")
             ->excludes(asks_for_plan)
-            ->excludes("--profile", "--resume", "--kernels");
+            ->excludes("--profile", "--resume", "--kernels", "--evaluate");
     app.add_option("--samples", asked.samples,
                    "of --simulate: samples of the training set, to tell what the whole training takes")
         ->needs(asks_to_simulate)
@@ -143,7 +153,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     CLI::Option* const asks_to_tune =
         app.add_option("--tune", tuning.goal, "find the settings that need least time or energy, or the front of both")
             ->excludes(asks_for_plan)
-            ->excludes("--profile", "--resume", "--kernels", "--samples", "--p-state")
+            ->excludes("--profile", "--resume", "--kernels", "--samples", "--p-state", "--evaluate")
             ->check(CLI::IsMember({"time", "energy", "pareto"}));
     app.add_option("--search", tuning.search, "of --tune: how (default: model)")
         ->needs(asks_to_tune)
@@ -188,16 +198,20 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     if (local_ranks > 1 || world.size() > 1) cairn::take_share_of_cores(local_rank, local_ranks);
     if (threads) cairn::set_threads(threads);
     cairn::keep_to_address_space(cairn::threads());
-    cairn::require(workload.empty() != options.resume.empty() || !from.empty(),
-                   "give a workload file, --resume RUN or --from RUN; see train --help");
+    cairn::require(workload.empty() != options.resume.empty() || !from.empty() || !evaluate.empty(),
+                   "give a workload file, --resume RUN, --from RUN or --evaluate RUN; see train --help");
     if (!from.empty()) options.from = std::filesystem::absolute(cairn::locate_version(from).version.directory);
     if (!init.empty()) options.init = std::filesystem::absolute(cairn::locate_version(init).version.directory);
+    for (const std::string& version : evaluate)
+        options.evaluate.push_back(std::filesystem::absolute(cairn::locate_version(version).version.directory));
+    // Whose settings and kernels are those of the run, so that its bits go on.
+    const std::filesystem::path& earlier = options.evaluate.empty() ? options.from : options.evaluate.front();
     cairn::require(options.resume.empty() || options.out.empty(),
                    "--resume goes on in the run's own directory: leave --out away");
     const std::filesystem::path source =
         options.resume.empty() ? std::filesystem::path(workload) : options.resume / "config.toml";
-    cairn::configuration settings = workload.empty() && !from.empty() ? cairn::settings_of_version(options.from)
-                                                                      : cairn::configuration::from_file(source);
+    cairn::configuration settings = workload.empty() && !earlier.empty() ? cairn::settings_of_version(earlier)
+                                                                         : cairn::configuration::from_file(source);
     for (const std::string& assignment : sets) settings.set(assignment);
     if (!data.empty()) settings.set_text("data.path", data);
     const bool simulates = !machine_file.empty();
@@ -217,9 +231,8 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         try_cache("kernel choices", [&] { cairn::autotune_cache::global().load(cache.string(), machine); });
     if (!options.resume.empty())
         cairn::autotune_cache::global().load((options.resume / "autotune.tsv").string(), machine);
-    if (!options.from.empty())  // with the kernels of that run, so that its bits go on
-        cairn::autotune_cache::global().load((options.from.parent_path().parent_path() / "autotune.tsv").string(),
-                                             machine);
+    if (!earlier.empty())
+        cairn::autotune_cache::global().load((earlier.parent_path().parent_path() / "autotune.tsv").string(), machine);
 
     // What benchmarks/collectives --calibrate measured, for this machine and number of ranks.
     if (const std::string trouble = cairn::load_collectives(world, machine); !trouble.empty())

@@ -62,10 +62,10 @@ class Runs:
             raise Bad(f"{self.directory(node)}/record.json has no {figure}; it has {', '.join(key for key in result if key.startswith(('test_', 'train_')))}")
         return result[figure] * (-1 if is_better(figure, 0, 1) else 1)
 
-    def settings(self, node):
+    def settings(self, node, leave_out=("init",)):
         # One test, at the end of a stage; all a search needs of a run is its last version.
         all_settings = {"train.test_every": 1000000, "state.keep": ["last 1"], **self.space.common, "train.epochs": self.space.epochs, **node.settings}
-        return [word for key, value in all_settings.items() if key != "init" for word in ("--set", f"{key}={json.dumps(value)}")]
+        return [word for key, value in all_settings.items() if key not in leave_out for word in ("--set", f"{key}={json.dumps(value)}")]
 
     def launch(self):
         ranks = [*default_mpirun().split(), "-np", str(self.options.ranks)] if self.options.ranks > 1 else []
@@ -73,7 +73,7 @@ class Runs:
 
     def check(self, node):
         """Raises Bad where `train` refuses the settings; trains nothing."""
-        command = [str(self.options.train), str(self.space.workload), "--plan", "--ranks", str(self.options.ranks), *self.settings(node), *self.init(node)]
+        command = [str(self.options.train), str(self.space.workload), "--plan", "--ranks", str(self.options.ranks), *self.settings(node, ("init", "data.path")), *self.init(node)]  # --plan reads no data
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode:
             raise Bad(f"{self.space.file}: of {len(node.path)} stages, with {node.settings}:\n{done.stderr.strip()[-1500:]}\nNothing was trained.")

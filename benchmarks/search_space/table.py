@@ -4,8 +4,10 @@
     version(run, version, bytes, digest)                saved states, the newest last
 """
 
-import json
+import os
+import pathlib
 import sqlite3
+import subprocess
 
 from search_space.runs import versions
 
@@ -66,5 +68,12 @@ def text_of(value):
     return "-" if value is None else f"{value:.5g}" if type(value) is float and value != int(value) else str(int(value)) if type(value) is float else str(value)
 
 
-def as_json(value):
-    return json.dumps(value, indent=1)
+def machine():
+    name = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+    return f"{os.cpu_count()} cores, {name}"
+
+
+def commit():
+    """Of this repository, "-dirty" where files differ from it."""
+    done = subprocess.run(["git", "-C", pathlib.Path(__file__).parent, "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"

@@ -12,6 +12,7 @@
 #include <cairn/state/staging.hpp>
 #include <cairn/train/run_directory.hpp>
 #include <cairn/train/safetensors.hpp>
+#include <cairn/train/version_description.hpp>
 
 #include <ctime>
 #include <filesystem>
@@ -139,15 +140,14 @@ private:
     std::vector<std::unique_ptr<std::string>> texts_;
 };
 
-/// Makes `run`, with `file` as its version 0. Throws where it has versions. Returns the version's name.
-inline std::string import_version(const std::filesystem::path& path, const std::filesystem::path& run) {
-    const safetensors_file file(path);
-    const imported_tensors tensors(file);
-    require(list_versions(run / "states").empty(), run.string(), ": has saved states; import into a new directory");
+/// Makes `run`, with `tensors` as its version 0, and what `lineage` says of it. Throws where it has versions. Returns
+/// the version's name.
+inline std::string make_run(const std::filesystem::path& run, const state_view& tensors, nlohmann::json lineage) {
+    require(list_versions(run / "states").empty(), run.string(), ": has saved states; name a new directory");
     const run_directory made(run);
     const version_id id{0, new_attempt()};
     const std::filesystem::path states = run / "states", directory = prepare_version(states, id);
-    pack_layout layout({id, 0, 1}, tensors.view());
+    pack_layout layout({id, 0, 1}, tensors);
     staging_room room;
     std::byte* const image = room.of(layout.bytes());
     layout.fill(image);
@@ -155,14 +155,20 @@ inline std::string import_version(const std::filesystem::path& path, const std::
     direct_file<> pack(directory / layout.id().file());
     pack.write(image, layout.bytes());
     pack.commit();
-    const nlohmann::json lineage{{"version", id.name()},
-                                 {"run", std::filesystem::absolute(run).lexically_normal().string()},
-                                 {"step", 0},
-                                 {"time", std::time(nullptr)},
-                                 {"imported", std::filesystem::absolute(path).lexically_normal().string()},
-                                 {"tags", nlohmann::json::array()}};
+    lineage["version"] = id.name();
+    lineage["run"] = std::filesystem::absolute(run).lexically_normal().string();
+    lineage["step"] = 0;
+    lineage["time"] = std::time(nullptr);
+    lineage["tags"] = nlohmann::json::array();
     commit_version(states, id, 1, lineage.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
     return id.name();
+}
+
+/// Makes `run`, with the file at `path` as its version 0; as make_run().
+inline std::string import_version(const std::filesystem::path& path, const std::filesystem::path& run) {
+    const safetensors_file file(path);
+    const imported_tensors tensors(file);
+    return make_run(run, tensors.view(), {{"imported", std::filesystem::absolute(path).lexically_normal().string()}});
 }
 
 }  // namespace cairn::states

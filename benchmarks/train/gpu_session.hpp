@@ -20,9 +20,10 @@ CAIRN_PRECONDITIONERS(extern, cuda)
 template <class T>
 nlohmann::json run_in(cairn::configuration settings, cairn::session_options options, cairn::any_communicator world,
                       std::optional<cairn::any_communicator> transport, bool profile) {
-    const bool timed = options.generated;
+    const bool timed = options.generated, evaluates = !options.evaluate.empty();
     const std::int64_t steps = options.max_steps;
     cairn::session<cairn::cuda, T> session(std::move(settings), std::move(options), std::move(world),
                                            std::move(transport));
+    if (evaluates) return session.evaluate();
     return timed ? session.throughput(steps, profile) : session.train();
 }

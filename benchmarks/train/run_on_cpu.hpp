@@ -9,6 +9,7 @@ template <class T>
 nlohmann::json run_on_cpu(cairn::configuration settings, const cairn::session_options& options,
                           cairn::any_communicator world, bool profile, bool plan) {
     cairn::session<cairn::cpu, T> session(std::move(settings), options, std::move(world));
+    if (!options.evaluate.empty()) return session.evaluate();
     if (!plan)
         return options.generated && options.machine.empty() ? session.throughput(options.max_steps, profile)
                                                             : session.train();

@@ -6,6 +6,7 @@
 --python: one that can import PyPI's safetensors and numpy, which then read and write the same files.
 """
 
+import array
 import fcntl
 import json
 import os
@@ -37,6 +38,13 @@ else:
     assert set(given) == set(back) and all(given[k].dtype == back[k].dtype and given[k].shape == back[k].shape
                                            and given[k].tobytes() == back[k].tobytes() for k in given)
 """
+
+
+def floats(path):
+    """All numbers of a safetensors file of float32."""
+    data = path.read_bytes()
+    header = int.from_bytes(data[:8], "little")
+    return array.array("f", data[8 + header:])
 
 
 def main():
@@ -141,6 +149,15 @@ def main():
         code, text, _ = run("train", workload, "--steps", 1, "--init", "runs/weights", "--out", "runs/d")
         check(code == 0 and "from " in text, "train --init takes imported weights", text)
         check("init: runs/d" in states("log", "weights"), "and log tells where they came from")
+        states("average", "runs/b@6", "runs/b@8", "--out", "runs/mean")
+        for name, version in (("x", "runs/b@6"), ("y", "runs/b@8"), ("z", "runs/mean")):
+            states("export", version, f"{name}.safetensors")
+        x, y, z = (floats(pathlib.Path(folder, f"{name}.safetensors")) for name in "xyz")
+        check(len(x) == len(z) > 100 and all(abs((p + q) / 2 - r) <= 1e-6 * (1 + abs(r)) for p, q, r in zip(x, y, z)), "average is the mean of weights and statistics")
+        check("average: runs/mean" in states("log", "runs/b@6"), "log tells what was averaged")
+        code, text, out = run("train", "--evaluate", "runs/b@6", "runs/mean", "--fresh-statistics")
+        check(code == 0 and len(json.loads(out)["versions"]) == 2 and json.loads(out)["mean"]["test_loss"] > 0, "train --evaluate tests versions and their mean", text)
+        check("no saved state" in states("average", "runs/b", "none", "--out", "runs/m", status=2) and not pathlib.Path(folder, "runs/m").exists(), "average of nothing")
         pathlib.Path(folder, "bad.safetensors").write_bytes(exported[:-3])
         check("bytes of data" in states("import", "bad.safetensors", "runs/bad", status=2), "a truncated file is refused")
         if python:

@@ -20,6 +20,8 @@ struct class_rows {
     static constexpr bool has_whole_rows = !requires(const Loss& of, const tensor<float>& y) {
         of.predicted_classes(y);
     };
+    static constexpr averaged_outputs averages =
+        has_whole_rows ? averaged_outputs::class_probabilities : averaged_outputs::none;
 
     target_info info = {};
     Loss row_loss = {};

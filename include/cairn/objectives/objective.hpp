@@ -10,6 +10,7 @@
 //                                        begins with sample `first` of the batch of all ranks; each sample draws its
 //                                        own numbers. With g a sample's part times the number of samples, the mean of
 //                                        g gᵀ over draws is the Hessian over y of the sample's loss
+//   averages                             what of outputs is averaged over several networks (averaged_outputs)
 // An objective that is a template over the device trains on every one. Workload files name them: train/objectives.hpp.
 
 #include <cairn/core/device_scalar.hpp>
@@ -40,6 +41,9 @@ struct evaluation {
     double mean(const std::string& sum) const { return count ? sums.at(sum)[0] / static_cast<double>(count) : 0; }
 };
 
+/// What of the outputs of several networks has a mean: the outputs, or of each row the probabilities softmax(y).
+enum class averaged_outputs { none, values, class_probabilities };
+
 /// See the top of the file.
 template <class O, class D = cpu>
 concept Objective = Device<D> && requires(const O& o, tensor<float, D> y, const device_batch<D>& b, evaluation& e) {
@@ -54,6 +58,12 @@ concept Objective = Device<D> && requires(const O& o, tensor<float, D> y, const 
 template <class O, class D>
 concept CountsCorrect = requires(const O& o, const tensor<float, D>& y, const samples<D>& s) {
     { o.correct(y, s) } -> std::convertible_to<scalar_on<D>>;
+};
+
+/// One that says what is averaged over networks.
+template <class O>
+concept AveragesOutputs = requires {
+    { O::averages } -> std::convertible_to<averaged_outputs>;
 };
 
 /// Any objective on D, behind one type: what the trainer holds. Copies share it.
@@ -78,6 +88,7 @@ public:
         e.count += b.host.count;
     }
     metric_list metrics(const evaluation& e) const { return self_->metrics(e); }
+    averaged_outputs averages() const { return self_->averages(); }
 
 private:
     struct interface {
@@ -90,6 +101,7 @@ private:
         virtual evaluation start() const = 0;
         virtual void add(evaluation& e, const tensor<float, D>& y, const device_batch<D>& b) const = 0;
         virtual metric_list metrics(const evaluation& e) const = 0;
+        virtual averaged_outputs averages() const = 0;
     };
     template <class O>
     struct model final : interface {
@@ -117,6 +129,12 @@ private:
         evaluation start() const override { return o.start(); }
         void add(evaluation& e, const tensor<float, D>& y, const device_batch<D>& b) const override { o.add(e, y, b); }
         metric_list metrics(const evaluation& e) const override { return o.metrics(e); }
+        averaged_outputs averages() const override {
+            if constexpr (AveragesOutputs<O>)
+                return O::averages;
+            else
+                return averaged_outputs::none;
+        }
         O o;
     };
 

@@ -14,6 +14,8 @@
 namespace cairn {
 
 struct regression {
+    static constexpr averaged_outputs averages = averaged_outputs::values;
+
     target_info info = {};
 
     template <Device D>

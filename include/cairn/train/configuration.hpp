@@ -28,6 +28,8 @@ struct session_options {
     std::optional<host_power> slack = {};
     // Stop after this many epochs in all, of train.epochs, by which schedules of the learning rate go; -1: after all.
     std::int64_t max_epochs = -1;
+    std::vector<std::filesystem::path> evaluate = {};  // versions to test, without training
+    bool fresh_statistics = false;                     // of them: batch norm's, of an epoch of training samples
 };
 
 }  // namespace cairn

@@ -12,12 +12,21 @@
 
 namespace cairn {
 
+/// Outputs as they are.
+struct unchanged_outputs {
+    template <class Tensor>
+    Tensor operator()(Tensor y) const {
+        return y;
+    }
+};
+
 /// Sums over this rank's part of one epoch of `data`, a prefetcher or another loader. Ranks that share the model have
 /// the same part, but the sums are of one of them: the last of a pipeline, and of those that share layers `over` says
-/// which. `in_flight`: batches that are on their way through a pipeline together.
-template <class T, Device D, class Loader>
+/// which. `in_flight`: batches that are on their way through a pipeline together. `change`: what is judged of the
+/// model's outputs for a batch.
+template <class T, Device D, class Loader, class Change = unchanged_outputs>
 evaluation evaluate(model_stages<D, T>& model, const any_objective<D>& goal, Loader& data,
-                    const shared_layers& over = {}, int in_flight = 1) {
+                    const shared_layers& over = {}, int in_flight = 1, Change&& change = {}) {
     evaluation sums = goal.start(), of_others = goal.start();
     std::vector<device_batch<D>> batches;
     const auto input = [&](int m) {
@@ -26,7 +35,7 @@ evaluation evaluate(model_stages<D, T>& model, const any_objective<D>& goal, Loa
                                  {.mode = mode::evaluate, .random = {.samples = b.host.count}}};
     };
     const auto output = [&](int m, tensor<T, D> of_model) {
-        const tensor<float, D> y = cast<float>(std::move(of_model));
+        const tensor<float, D> y = change(cast<float>(std::move(of_model)));
         if constexpr (requires { data.prepare(); })
             if (in_flight == 1) data.prepare();
         const device_batch<D>& all = batches[static_cast<std::size_t>(m)];

@@ -51,6 +51,19 @@ public:
     /// The run begins with those parameters and statistics of a version that it has by the same path and
     /// shape. Returns what was taken and what was not, as text. Throws where nothing fits.
     std::string initialise(const std::filesystem::path& version) {
+        const auto [taken, left] = take_fitting(version);
+        require(!taken.empty(), version.string(), ": no parameter of this network is there with its path and shape");
+        return concat("from ", version.string(), ": ", taken, left.empty() ? "" : "; not there: ", left);
+    }
+    /// The network gets all its parameters and statistics. Throws, naming them, where some are not there.
+    void load_network(const std::filesystem::path& version) {
+        const auto [taken, left] = take_fitting(version);
+        require(left.empty(), version.string(), ": of another network; not there with its shape: ", left);
+    }
+
+private:
+    // Names that were taken, and those of the others.
+    std::pair<std::string, std::string> take_fitting(const std::filesystem::path& version) {
         std::optional<saved_state> saved;
         std::string failure = first_failure(run_.world, [&] { saved = open_version(version); });
         require(failure.empty(), failure);
@@ -60,12 +73,8 @@ public:
         failure = first_failure(run_.world, [&] { saved->load(fitting); });
         require(failure.empty(), failure);
         state.values_loaded();
-        for (std::string* const text : {&taken, &left}) *text = lines_of_all_ranks(*text);
-        require(!taken.empty(), version.string(), ": no parameter of this network is there with its path and shape");
-        return concat("from ", version.string(), ": ", taken, left.empty() ? "" : "; not there: ", left);
+        return {lines_of_all_ranks(taken), lines_of_all_ranks(left)};
     }
-
-private:
     saved_state open_version(const std::filesystem::path& version) const {
         const manifest m = run_.is_root() ? verify_version(version, false) : read_manifest(version);
         return saved_state::of_packs(version, own_packs(m));

@@ -24,6 +24,7 @@
 //   optim/any_optimizer.hpp          the update of this rank's stages; norms span all stages (build_replicas.hpp)
 
 #include <cairn/train/builder.hpp>
+#include <cairn/train/evaluate_versions.hpp>
 #include <cairn/train/loop.hpp>
 #include <cairn/train/plan.hpp>
 #include <cairn/train/throughput.hpp>
@@ -48,6 +49,9 @@ public:
 
     /// Trains, tests after each epoch, and leaves the run's directory. Returns the final figures as a JSON object.
     nlohmann::json train() { return training_loop<D, T>(*run_).train(); }
+
+    /// Tests the versions of options.evaluate and the mean of their predictions; trains nothing.
+    nlohmann::json evaluate() { return evaluate_versions(*run_); }
 
     /// Times training steps on generated data. Prints what it measured and returns it; with `table` also the layers.
     nlohmann::json throughput(std::int64_t steps, bool table) { return measure_throughput(*run_, steps, table); }
