@@ -3,7 +3,7 @@
 
     tests/checks/run_tests.py build/dev [--scripts] [--jobs N] [--timeout S] [--counts FILE] [FOLDER...]
 
-Each executable's output goes to BUILD/tests/FOLDER.log; of a failed one the end is shown. A test that cannot run here (no
+Each executable's output goes to BUILD/tests/FOLDER.log; of a failed one the failed assertions are shown at the end. A test that cannot run here (no
 data, no GPU) prints a line "skipped: why" and counts as skipped, not as passed. --counts writes a line
 "FOLDER passed failed skipped" each to FILE. --scripts runs tests/**/*_check.py as well, one case each; --exhaustive instead runs test cases tagged [.exhaustive] and
 scripts named *_exhaustive_check.py. Exits 1 if anything failed, crashed, timed out, or if no test ran.
@@ -70,6 +70,19 @@ def run(folder, executable, build, timeout, environment, files, selection):
     return folder, passed, failed + bool(reason and not failed), skipped, seconds, reason, log
 
 
+def what_failed(log):
+    """The failed assertions in an executable's output, each under its test's name; its last lines where there are none."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if not re.match(r"\d+\.\d+ s: ", line)]
+    found, test = [], ""
+    for at, line in enumerate(lines):
+        if re.match(r"-{79}$", line) and at + 1 < len(lines) and lines[at + 1].strip():
+            test = lines[at + 1]
+        if re.match(r"\S+:\d+: FAILED:", line):
+            end = next((i for i in range(at, len(lines)) if not lines[i].strip()), len(lines))
+            found += [test, *lines[at:min(end, at + 20)]]
+    return found[:80] or lines[-40:]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
@@ -101,7 +114,7 @@ def main():
     # Runs do not measure the machine (tests/checks/program.py sees to that).
     environment = {"OMP_WAIT_POLICY": "passive", "CAIRN_CEILINGS": "0", "UBSAN_OPTIONS": "print_stacktrace=1",
                    "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1", **os.environ}
-    total, lines_of_counts = [0, 0, 0], []
+    total, lines_of_counts, failures = [0, 0, 0], [], []
     width = max((len(folder) for folder, _ in tests), default=0)
     with memory_folder() as files, concurrent.futures.ThreadPoolExecutor(max(options.jobs, 1)) as pool:
         running = [pool.submit(run, *test, options.build, options.timeout, environment, files,
@@ -113,9 +126,10 @@ def main():
             counts = f"{passed} passed, {failed} failed, {skipped} skipped"
             print(f"  {folder:{width}}  {counts}  {seconds:.1f} s  {reason}".rstrip(), flush=True)
             if failed:
-                lines = [line for line in log.read_text(errors="replace").splitlines() if not re.match(r"\d+\.\d+ s: ", line)]
-                print("\n".join("    | " + line for line in lines[-60:]))
-                print(f"    the whole log: {log}", flush=True)
+                failures.append((folder, log))
+        for folder, log in failures:  # last, where who shows the end of this output finds them
+            print(f"{folder}, of {log}:")
+            print("\n".join("    | " + line for line in what_failed(log)), flush=True)
     if options.counts:
         options.counts.write_text("".join(line + "\n" for line in lines_of_counts))
     return 1 if total[1] or not sum(total) else 0

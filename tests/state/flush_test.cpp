@@ -10,6 +10,7 @@
 #include <cairn/state/saved_state.hpp>
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -109,11 +110,11 @@ TEST_CASE("a version has the numbers of its capture, whatever training does mean
                 wrong += !contains(message_of([&] { writer.capture(4, rank.view, ""); }),
                                    concat("step 4: that of step ", step, " is still on its way"));
                 steps_of_flight(c, writer);
+                wrong += writer.finish(c).failed != 0;  // committed, too
                 wrong += writer.last_step() != step;
             }
-            wrong += writer.finish(c).failed != 0;
             const flush_times t = writer.times();
-            wrong += t.versions != 2 || t.captured != 2 || t.failed != 0;
+            wrong += t.shared.versions != 2 || t.captured != 2 || t.failed != 0;
             wrong += t.first_stall <= 0 || std::abs(t.usual_stall() - (t.stall - t.first_stall)) > 1e-9;
         });
         CHECK(wrong == 0);
@@ -166,7 +167,7 @@ TEST_CASE("a rank whose disk fails costs the version, no step, and the next one 
             take(1);
             steps_of_flight(c, writer);
             wrong += writer.last_step() != -1 || writer.finish(c).failed != c.size();
-            wrong += writer.times().failed != 1 || writer.times().versions != 0;
+            wrong += writer.times().failed != 1 || writer.times().shared.versions != 0;
             if (fails) {
                 std::filesystem::remove(other);
                 std::filesystem::create_directory_symlink(states, other);
@@ -174,7 +175,7 @@ TEST_CASE("a rank whose disk fails costs the version, no step, and the next one 
             vote(c, writer);  // all wait for that
             take(2);
             wrong += writer.finish(c).failed != 0 || writer.last_step() != 2;
-            wrong += writer.times().failed != 1 || writer.times().versions != 1;
+            wrong += writer.times().failed != 1 || writer.times().shared.versions != 1;
         });
         CHECK(wrong == 0);
         CHECK(saved_digest(states, 2) == digest_of_small_version(2));
@@ -265,6 +266,44 @@ TEST_CASE("a rank that has what must not be saved tells all") {
     });
     CHECK(wrong == 0);
     CHECK(list_versions(run.path).empty());
+}
+
+TEST_CASE("replicas that have drifted apart are named, tensor and ranks") {
+    using bits_of_ranks = std::vector<std::uint32_t>;
+    // The bits of element 70,000 on each rank; what rank 0 says, "" where all is well.
+    for (const auto& [bits, expected] : std::vector<std::pair<bits_of_ranks, std::string>>{
+             {{5, 5, 5, 5}, ""},
+             {{5, 5, 4, 5}, "weight (100000) of rank 2 is not that of ranks 0, 1, 3"},
+             {{7, 5, 5}, "weight (100000) of rank 0 is not that of ranks 1, 2"},
+             {{5, 5, 0x80000005, 4}, "weight (100000) of rank 3 is not that of ranks 0, 1"},
+             {{5, 6}, "weight (100000) of rank 1 is not that of rank 0"}}) {
+        const temporary_folder run;
+        const int ranks = static_cast<int>(bits.size());
+        std::string said;
+        std::atomic<int> wrong = 0;
+        run_ranks(ranks, [&, bits = bits](threads_communicator& c) {
+            tensor<float> weight = tensor<float>::filled({100'000}, 1.5f), statistics({10});
+            weight[70'000] = std::bit_cast<float>(bits[static_cast<std::size_t>(c.rank())]);
+            statistics[3] = static_cast<float>(c.rank());  // not said to be alike
+            state_view view;
+            view.add("weight", weight, {.where = {}, .share = {c.rank(), ranks}, .alike = true});
+            view.add("statistics", statistics, {.where = {}, .share = {c.rank(), ranks}});
+            version_writer writer(writer_config(run.path, c), start_helper());
+            writer.capture(1, view, "{}");
+            const version_votes last = writer.finish(c);
+            const bool drifted = std::ranges::count(bits, bits[0]) != ranks;
+            wrong += last.broken != drifted || last.failed != drifted;
+            wrong += writer.has_drifted() != (drifted && c.rank() == 0);
+            if (c.rank() == 0) said = writer.why_broken();
+        });
+        CHECK(wrong == 0);
+        CHECK(list_versions(run.path).size() == expected.empty());
+        CHECK(leavings_in(run.path).empty());
+        if (expected.empty())
+            CHECK(said.empty());
+        else
+            CHECK_THAT(said, Contains("state of step 1") && Contains("have drifted apart") && Contains(expected));
+    }
 }
 
 TEST_CASE("memory for versions is one copy of the rank's part, within its limit") {

@@ -24,7 +24,7 @@ inline std::vector<std::uint8_t> small_pack() {
                   rest = tensor<float>::filled({13}, 3.0f);
     std::string text = "plan";
     state_view view;
-    view.add("table", table);
+    view.add("table", table, {.where = {}, .share = {0, 2}, .alike = true});
     view.add("column", column, {.where = piece{{5, 6}, {0, 2}, {5, 1}, 0, 5}, .share = {}});
     view.add("columns", rest, {.where = piece{{5, 6}, {0, 3}, {5, 3}, 2, 13}, .share = {}});
     view.add("text", text);

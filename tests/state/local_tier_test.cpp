@@ -170,4 +170,18 @@ TEST_CASE("local versions: the newest are listed by all, old ones go") {
     CHECK_FALSE(std::filesystem::exists(hosts.of(0) / tier_version.name()));
 }
 
+TEST_CASE("local tier: the version that another rank of the host begins to write is left alone") {
+    const temporary_folder disk;
+    const local_tier tier(disk / "run", 0, "host", {});
+    const version_id kept{20, {0x3f2a9c41d07b5e66, 7}}, next{30, kept.attempt}, before{10, kept.attempt},
+        of_another_start{30, {1, 1}};
+    for (const version_id& id : {kept, next, before, of_another_start})
+        std::filesystem::create_directory(disk / "run" / id.name());
+    tier.keep_only(kept.name());
+    CHECK(std::filesystem::exists(disk / "run" / kept.name()));
+    CHECK(std::filesystem::exists(disk / "run" / next.name()));
+    CHECK_FALSE(std::filesystem::exists(disk / "run" / before.name()));
+    CHECK_FALSE(std::filesystem::exists(disk / "run" / of_another_start.name()));
+}
+
 }  // namespace cairn

@@ -5,8 +5,11 @@
 #include "train/thread_runs.hpp"
 
 #include <cairn/train/lineage.hpp>
+#include <cairn/train/run_versions.hpp>
 
+#include <bit>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -118,6 +121,39 @@ TEST_CASE("versions: those on the hosts' disks are gone on from where they are n
         CHECK_THAT(why, Catch::Contains("set state.local"));
         CHECK_THAT(test::why(2, {"state.redundancy=xor", "state.local='" + (folder / "d").string() + "'"}, maps, 1),
                    Catch::Contains("groups of 4 hosts"));
+    }
+}
+
+TEST_CASE("versions: one bit of one replica's parameters is named at the next capture", "[session]") {
+    for (std::uint32_t trial = 0; trial < 20; ++trial) {
+        const temporary_folder folder;
+        const int ranks = trial % 2 ? 4 : 2, of = static_cast<int>(trial / 2) % ranks;
+        std::string damaged;
+        const std::string text = test::message_of([&] {
+            run_ranks(ranks, {.kernel_threads = 1, .time_limit = 30}, [&](threads_communicator& c) {
+                run_parts<> run(configuration::from_text(maps), {.out = {}, .resume = {}, .max_steps = 9},
+                                any_communicator(c.split(0, c.rank())));
+                discover_layers(run);
+                std::optional<run_directory> directory;
+                if (c.rank() == 0) directory.emplace(folder / "run");
+                run_progress progress;
+                run_versions<cpu, float> versions(run, directory ? &*directory : nullptr, progress);
+                const auto& parameters = run.model.weights->parameters();
+                const auto& [path, p] = parameters[7 * trial % parameters.size()];
+                float& value = p->value[31 * trial % p->value.size()];
+                if (c.rank() == of) {
+                    damaged = path;
+                    value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1u << trial);
+                }
+                versions.finish();
+            });
+        });
+        CAPTURE(trial, ranks, of, damaged, text);
+        CHECK_THAT(text, Catch::Contains("have drifted apart: model/" + damaged + ' ') &&
+                             Catch::Contains("go on with --resume"));
+        // Of two, the higher one is named, whichever it was.
+        CHECK_THAT(text, Catch::Contains(concat(" of rank ", ranks == 2 ? 1 : of, " is not that of rank")));
+        CHECK(list_versions(folder / "run" / "states").empty());
     }
 }
 

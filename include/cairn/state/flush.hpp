@@ -4,8 +4,8 @@
 //   flush     a thread computes checksums and digests, and writes the pack past the page cache: to the host's own disk
 //             with copies or parities among hosts (local_tier.hpp), to the run's directory, or to both
 //   vote      in a number of each step's all-reduce the rank says that its pack is on disk, or could not be written
-//   commit    when all are, one rank alone at once, rank 0's thread checks that every element is there once, and
-//             renames (version.hpp)
+//   commit    when all are, one rank alone at once, rank 0's thread checks that every element is there once and that
+//             replicas are alike, and renames (version.hpp)
 // One version is in flight at a time. Whatever fails costs that version and no step; what went wrong is told once, by
 // the rank that saw it.
 
@@ -39,12 +39,16 @@ enum class version_tiers { local, shared, both };
 
 /// What versions have cost this rank.
 struct flush_times {
-    std::int64_t versions = 0, failed = 0;  // committed; not
-    std::int64_t captured = 0;              // taken
-    double stall = 0, first_stall = 0;      // seconds in which training stood still; with the first, which touches room
-    double flush = 0;                       // seconds from a capture until this rank's pack was on disk, all versions
-    double durable = 0;                     // rank 0: seconds from a capture until the version was committed
-    double bytes = 0;                       // written by this rank
+    struct tier {
+        std::int64_t versions = 0;  // that are whole there; on ranks other than 0, that are about to be
+        double durable = 0;         // rank 0: seconds from the captures until they were
+    };
+    tier local, shared;                 // the hosts' disks, the run's directory
+    std::int64_t captured = 0;          // versions taken
+    std::int64_t failed = 0;            // of them lost
+    double stall = 0, first_stall = 0;  // seconds in which training stood still; with the first, which touches room
+    double flush = 0;                   // seconds from the captures until this rank's packs were on disk
+    double bytes = 0;                   // written by this rank
 
     /// Seconds in which a version stops training, the first apart.
     double usual_stall() const {
@@ -78,6 +82,8 @@ public:
     void begins_with(std::filesystem::path version) { earlier_ = std::move(version); }
     /// Whether a version is on its way.
     bool in_flight() const { return flying_.has_value(); }
+    /// Where to; unset: none is.
+    std::optional<version_tiers> in_flight_to() const { return flying_ ? std::optional(tiers_) : std::nullopt; }
 
     /// Copies what this rank has to write of `state`; returns when training may change it. `lineage`: rank 0's text
     /// that describes the version. Throws where there is no room for the copy.
@@ -110,12 +116,17 @@ public:
         return {.due = 0,
                 .prepared = stage_ == stage::prepared,
                 .failed = stage_ == stage::failed,
-                .broken = stage_ == stage::broken};
+                .broken = !broken_.empty()};
     }
     /// Why this rank's part must not be saved; "" where it may.
     std::string why_broken() const {
         const std::scoped_lock lock(mutex_);
         return broken_;
+    }
+    /// On rank 0: whether that is because replicas have drifted apart.
+    bool has_drifted() const {
+        const std::scoped_lock lock(mutex_);
+        return drifted_;
     }
 
     /// Takes note of the sum of the ranks' votes: what all have prepared is committed; what failed somewhere is given
@@ -124,18 +135,24 @@ public:
         if (!in_flight() || sum.broken > 0 || sum.prepared + sum.failed < config_.ranks) return;
         last_failed_ = sum.failed > 0;
         if (last_failed_) {
-            ++times_.failed;
+            {
+                const std::scoped_lock lock(mutex_);
+                ++times_.failed;
+            }
             if (config_.rank == 0) helper_->submit([this, id = *flying_] { abandon(id); });
         } else {
-            committed_ = flying_->step;
-            if (is_shared(tiers_)) earlier_ = config_.states / flying_->name();
-            if (tiers_ != version_tiers::shared)  // it is whole on the hosts: those before are no longer needed
+            if (is_local(tiers_)) {  // it is whole on the hosts: those before are no longer needed
+                note_whole(&flush_times::local, flying_->step, captured_);
                 helper_->submit([this, name = flying_->name()] { config_.local->keep_only(name); });
-            ++times_.versions;
-            if (config_.rank == 0 && config_.ranks > 1 && is_shared(tiers_))
-                helper_->submit([this, id = *flying_, lineage = std::move(lineage_), since = captured_] {
-                    commit(id, lineage, since);
-                });
+            }
+            if (is_shared(tiers_)) {
+                earlier_ = config_.states / flying_->name();
+                if (config_.rank != 0) note_whole(&flush_times::shared, flying_->step, captured_);
+                if (config_.rank == 0 && config_.ranks > 1)
+                    helper_->submit([this, id = *flying_, lineage = std::move(lineage_), since = captured_] {
+                        commit(id, lineage, since);
+                    });
+            }
         }
         flying_.reset();
         set(stage::idle);
@@ -153,18 +170,23 @@ public:
             helper_->wait();
             if (sum.broken > 0) return sum;
         }
-        return over_ranks(world, {.due = 0, .prepared = 0, .failed = last_failed_ || commit_failed()});
+        version_votes last = votes();
+        last.failed = last_failed_ || commit_failed();
+        return over_ranks(world, last);
     }
 
-    /// Step of the last version that is committed, or is being; −1: none.
-    std::int64_t last_step() const { return committed_; }
+    /// Step of the last version that is committed, on ranks other than 0 of one that is being; −1: none.
+    std::int64_t last_step() const {
+        const std::scoped_lock lock(mutex_);
+        return committed_;
+    }
     flush_times times() const {
         const std::scoped_lock lock(mutex_);
         return times_;
     }
 
 private:
-    enum class stage { idle, writing, prepared, failed, broken };
+    enum class stage { idle, writing, prepared, failed };
     struct flush_job {
         version_tiers tiers;
         std::string lineage;  // rank 0's
@@ -172,6 +194,7 @@ private:
         stopwatch since;
     };
     static bool is_shared(version_tiers t) { return t != version_tiers::local; }
+    static bool is_local(version_tiers t) { return t != version_tiers::shared; }
 
     template <Communicator C>
     version_votes over_ranks(C& world, const version_votes& mine) const {
@@ -184,6 +207,11 @@ private:
     void set(stage s) {
         const std::scoped_lock lock(mutex_);
         stage_ = s;
+    }
+    void set_broken(std::string why, bool drifted = false) {
+        const std::scoped_lock lock(mutex_);
+        broken_ = std::move(why);
+        drifted_ = drifted;
     }
     bool commit_failed() const {
         const std::scoped_lock lock(mutex_);
@@ -199,15 +227,10 @@ private:
         try {
             layout.seal(image);
             for (const packed_piece& p : layout.pieces())
-                if (std::string why = config_.examine ? config_.examine(p, image + p.position) : ""; !why.empty()) {
-                    const std::scoped_lock lock(mutex_);
-                    broken_ = std::move(why);
-                    stage_ = stage::broken;
-                    return;
-                }
+                if (std::string why = config_.examine ? config_.examine(p, image + p.position) : ""; !why.empty())
+                    return set_broken(std::move(why));
             if (job.tiers == version_tiers::local && config_.before_commit) config_.before_commit();
-            if (job.tiers != version_tiers::shared)
-                config_.local->store(layout.id(), {image, layout.bytes()}, job.lineage);
+            if (is_local(job.tiers)) config_.local->store(layout.id(), {image, layout.bytes()}, job.lineage);
             if (is_shared(job.tiers)) write_shared(layout, image, job);
             {
                 const std::scoped_lock lock(mutex_);
@@ -238,12 +261,16 @@ private:
         try {
             if (config_.before_commit) config_.before_commit();
             commit_version(config_.states, id, config_.ranks, lineage);
+        } catch (const drift_error& e) {
+            set_broken(concat("state of step ", id.step, ": ", e.what()), true);
+            abandon(id);
+            failed = true;
         } catch (const std::exception& e) {
             warn(id, e.what());
             abandon(id);
             failed = true;
         }
-        const double durable = since.seconds();
+        if (!failed) note_whole(&flush_times::shared, id.step, since);
         try {
             if (!failed && config_.after_commit) config_.after_commit();
         } catch (const std::exception& e) {
@@ -252,8 +279,15 @@ private:
         }
         const std::scoped_lock lock(mutex_);
         commit_failed_ = failed;
-        if (!failed) times_.durable += durable;
+        if (failed && config_.ranks > 1) ++times_.failed;  // one rank's vote says so
         return !failed;
+    }
+    void note_whole(flush_times::tier flush_times::*where, std::int64_t step, const stopwatch& since) {
+        const double durable = since.seconds();
+        const std::scoped_lock lock(mutex_);
+        ++(times_.*where).versions;
+        (times_.*where).durable += durable;
+        committed_ = step;
     }
 
     // On rank 0's helper: what other ranks have written fills the disk.
@@ -278,13 +312,13 @@ private:
     std::string lineage_;
     version_tiers tiers_ = version_tiers::shared;
     std::filesystem::path earlier_;
-    flush_times times_;
-    std::int64_t committed_ = -1;
     bool last_failed_ = false;
     mutable std::mutex mutex_;  // of what the helper changes
+    flush_times times_;
+    std::int64_t committed_ = -1;
     stage stage_ = stage::idle;
     std::string broken_;
-    bool commit_failed_ = false;
+    bool commit_failed_ = false, drifted_ = false;
     std::unique_ptr<job_queue> helper_;  // last: it ends first
 };
 

@@ -53,11 +53,15 @@ public:
         if (others_) write_file(folder / kept_file(rank_), kept_);
         if (!lineage.empty()) write_atomically(folder / "lineage.json", lineage);
     }
-    /// Removes this rank's files of all versions but one.
+    /// Removes this rank's files of all versions but one, and of those that this start of the run has taken after it:
+    /// another rank of the host may be writing the next.
     void keep_only(const std::string& version) const {
+        const auto attempt_of = [](const std::string& name) { return name.substr(name.find('-')); };
         std::error_code ignored;
         for (const std::string& name : names()) {
-            if (name == version) continue;
+            const bool is_later =
+                attempt_of(name) == attempt_of(version) && detail::step_of_name(name) > detail::step_of_name(version);
+            if (name == version || is_later) continue;
             std::filesystem::remove(directory_ / name / pack_id{{}, rank_, 0}.file(), ignored);
             std::filesystem::remove(directory_ / name / kept_file(rank_), ignored);
             if (rank_ == 0) std::filesystem::remove(directory_ / name / "lineage.json", ignored);

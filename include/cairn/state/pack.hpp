@@ -4,7 +4,8 @@
 //              attempt (128 bits), i64 step, i32 rank and ranks, XXH3-64 of the directory, XXH3-64 of the header so far
 //   directory  u64 pieces; for each: u32 length and name, u8 type, u8 axes, i64 global extents, begin and extent of the
 //              box, i64 first and count, attempt and step of the pack that holds its bytes (this one's, or an earlier
-//              one's that lies beside it), u64 position, bytes, XXH3-64, digest (digest.hpp)
+//              one's that lies beside it), u64 position, bytes, XXH3-64, digest (digest.hpp); u64 replicas; for each
+//              name, type and piece as above, digest of what this rank holds of a tensor that others have alike
 //   data       pieces of 4096 bytes and more on multiples of 4096, smaller ones on multiples of 64, zeros between
 // Numbers are in the byte order of the machine, which the header tells. A pack is laid out first; then its image is
 // filled in memory by one copy (staging.hpp), sealed with checksums and written as it is (flush.hpp).
@@ -72,10 +73,18 @@ struct packed_piece {
     std::uint64_t zeros_from = 0;  // to `position`
 };
 
+/// What this rank holds of a tensor that other ranks have alike: not its bytes, of which each writes a share.
+struct replica_digest {
+    std::string name;
+    element_type type = element_type::float32;
+    piece where;
+    std::uint64_t digest = 0;
+};
+
 namespace detail {
 
 inline constexpr char pack_magic[9] = "CAIRNPK\n";
-inline constexpr std::uint32_t pack_order = 0x01020304, pack_version = 1;
+inline constexpr std::uint32_t pack_order = 0x01020304, pack_version = 2;
 inline constexpr std::uint64_t pack_block = 4096, pack_small = 64;
 inline constexpr std::uint64_t longest_piece = 16 << 20;  // bytes
 
@@ -100,38 +109,50 @@ void append_number(std::string& out, const T& value) {
     out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-inline std::string directory_of(const std::vector<packed_piece>& pieces) {
+inline void append_place(std::string& out, const std::string& name, element_type type, const piece& where) {
+    append_number(out, static_cast<std::uint32_t>(name.size()));
+    out += name;
+    append_number(out, type);
+    const int axes = where.global.rank();
+    append_number(out, static_cast<std::uint8_t>(axes));
+    for (const index_t extent : where.global) append_number(out, std::int64_t{extent});
+    for (int a = 0; a < axes; ++a) append_number(out, std::int64_t{where.begin[static_cast<std::size_t>(a)]});
+    for (const index_t extent : where.extent) append_number(out, std::int64_t{extent});
+    append_number(out, std::int64_t{where.first});
+    append_number(out, std::int64_t{where.count});
+}
+
+inline std::string directory_of(const std::vector<packed_piece>& pieces, const std::vector<replica_digest>& replicas) {
     std::string out;
     append_number(out, static_cast<std::uint64_t>(pieces.size()));
     for (const packed_piece& p : pieces) {
-        append_number(out, static_cast<std::uint32_t>(p.name.size()));
-        out += p.name;
-        append_number(out, p.type);
-        const int axes = p.where.global.rank();
-        append_number(out, static_cast<std::uint8_t>(axes));
-        for (const index_t extent : p.where.global) append_number(out, std::int64_t{extent});
-        for (int a = 0; a < axes; ++a) append_number(out, std::int64_t{p.where.begin[static_cast<std::size_t>(a)]});
-        for (const index_t extent : p.where.extent) append_number(out, std::int64_t{extent});
-        append_number(out, std::int64_t{p.where.first});
-        append_number(out, std::int64_t{p.where.count});
+        append_place(out, p.name, p.type, p.where);
         append_number(out, p.holder.attempt);
         append_number(out, p.holder.step);
         for (const std::uint64_t number : {p.position, p.bytes, p.checksum, p.digest}) append_number(out, number);
     }
+    append_number(out, static_cast<std::uint64_t>(replicas.size()));
+    for (const replica_digest& r : replicas) {
+        append_place(out, r.name, r.type, r.where);
+        append_number(out, r.digest);
+    }
     return out;
 }
 
-/// What a piece contributes to the digest of its tensor.
-inline std::uint64_t digest_of(const packed_piece& p, const std::byte* data) {
+/// What a piece of a tensor contributes to its digest.
+inline std::uint64_t digest_of(const piece& where, std::size_t element_bytes, const std::byte* data) {
     tensor_digest sum;
-    if (p.type == element_type::text)
-        sum.add(data, 1, 0, p.bytes);
-    else
-        for_runs_in_whole(p.where, [&](index_t here, index_t in_whole, index_t n) {
-            const std::size_t each = element_infos[static_cast<std::size_t>(p.type)].bytes;
-            sum.add(data + static_cast<std::size_t>(here) * each, each, static_cast<std::uint64_t>(in_whole),
-                    static_cast<std::uint64_t>(n));
-        });
+    for_runs_in_whole(where, [&](index_t here, index_t in_whole, index_t n) {
+        sum.add(data + static_cast<std::size_t>(here) * element_bytes, element_bytes,
+                static_cast<std::uint64_t>(in_whole), static_cast<std::uint64_t>(n));
+    });
+    return sum.value();
+}
+inline std::uint64_t digest_of(const packed_piece& p, const std::byte* data) {
+    if (p.type != element_type::text)
+        return digest_of(p.where, element_infos[static_cast<std::size_t>(p.type)].bytes, data);
+    tensor_digest sum;
+    sum.add(data, 1, 0, p.bytes);
     return sum.value();
 }
 
@@ -161,6 +182,11 @@ public:
             const std::uint64_t begin = std::exchange(done[key(e)], done[key(e)] + e.bytes());
             add(e, begin, mine);
         }
+        for (const auto& e : state.entries())
+            if (e.alike && e.share.of > 1) {
+                replicas_.push_back({e.name, e.type, e.where});
+                held_.push_back(static_cast<const std::byte*>(e.bytes_begin()));
+            }
         std::uint64_t end = data_begin();
         for (packed_piece& p : pieces_) {
             p.zeros_from = end;
@@ -175,8 +201,9 @@ public:
     std::uint64_t bytes() const { return bytes_; }
     const std::vector<packed_piece>& pieces() const { return pieces_; }
 
-    /// Copies the data into the image, by all kernel threads. On a phantom rank nothing is copied.
-    void fill(std::byte* image) const {
+    /// Copies the data into the image, and takes the digests of what other ranks have alike, by all kernel threads. On
+    /// a phantom rank nothing is copied.
+    void fill(std::byte* image) {
         if (on_phantom_rank()) return;
         std::vector<memory_copy> copies;
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
@@ -185,6 +212,7 @@ public:
             copies.push_back({image + p.position, sources_[i], p.bytes});
         }
         streaming_copy(copies);
+        digest_replicas();
     }
     /// Writes checksums, digests, directory and header into the image, whose data are there.
     void seal(std::byte* image) {
@@ -218,11 +246,37 @@ public:
     }
 
 private:
-    std::uint64_t data_begin() const { return sizeof(detail::pack_header) + detail::directory_of(pieces_).size(); }
+    std::uint64_t data_begin() const {
+        return sizeof(detail::pack_header) + detail::directory_of(pieces_, replicas_).size();
+    }
+
+    // In parts, which add up: one large tensor keeps all threads busy, too.
+    void digest_replicas() {
+        constexpr index_t most = 1 << 16;
+        struct part {
+            std::size_t of;
+            index_t from, count;
+        };
+        std::vector<part> parts;
+        for (std::size_t i = 0; i < replicas_.size(); ++i)
+            for (index_t at = 0, n = 0; at < replicas_[i].where.count; at += n)
+                parts.push_back({i, at, n = std::min(most, replicas_[i].where.count - at)});
+        std::vector<std::uint64_t> digests(parts.size());
+        parallel_for(static_cast<index_t>(parts.size()), 1, [&](index_t begin, index_t end) {
+            for (auto k = static_cast<std::size_t>(begin); k < static_cast<std::size_t>(end); ++k) {
+                const auto& [of, from, count] = parts[k];
+                const std::size_t each = element_infos[static_cast<std::size_t>(replicas_[of].type)].bytes;
+                digests[k] = detail::digest_of(replicas_[of].where.part(from, count), each,
+                                               held_[of] + static_cast<std::size_t>(from) * each);
+            }
+        });
+        for (replica_digest& r : replicas_) r.digest = 0;
+        for (std::size_t k = 0; k < parts.size(); ++k) replicas_[parts[k].of].digest += digests[k];
+    }
 
     // Directory and header.
     void seal_directory(std::byte* image) const {
-        const std::string directory = detail::directory_of(pieces_);
+        const std::string directory = detail::directory_of(pieces_, replicas_);
         detail::pack_header h{{},
                               detail::pack_order,
                               detail::pack_version,
@@ -269,6 +323,8 @@ private:
     pack_id id_;
     std::vector<packed_piece> pieces_;
     std::vector<const std::byte*> sources_;
+    std::vector<replica_digest> replicas_;
+    std::vector<const std::byte*> held_;  // their data
     std::uint64_t bytes_ = 0;
 };
 

@@ -18,12 +18,14 @@ struct pack_directory {
     pack_id id;
     std::uint64_t file_bytes = 0, header_checksum = 0;
     std::vector<packed_piece> pieces;
+    std::vector<replica_digest> replicas;
 };
 
 namespace detail {
 
-inline packed_piece parse_piece(directory_parser& in, const std::string& file, std::uint64_t number) {
-    packed_piece p;
+/// Name, type and piece of the `number`th entry of a directory, into a packed_piece or replica_digest.
+template <class Entry>
+void parse_place(directory_parser& in, const std::string& file, std::uint64_t number, Entry& p) {
     p.name = in.text(in.number<std::uint32_t>());
     const auto type = in.number<std::uint8_t>(), axes = in.number<std::uint8_t>();
     require(type < element_infos.size() && axes <= shape::max_rank, file, ": piece ", number, " (", p.name,
@@ -44,14 +46,19 @@ inline packed_piece parse_piece(directory_parser& in, const std::string& file, s
     read_shape(p.where.extent);
     p.where.first = in.number<std::int64_t>();
     p.where.count = in.number<std::int64_t>();
+    require(p.where.fits(), file, ": piece ", p.name, " does not lie within its tensor: ", p.where);
+    require(p.type != element_type::text || p.where == piece::whole({}), file, ": text ", p.name, " is a piece ",
+            p.where);
+}
+
+inline packed_piece parse_piece(directory_parser& in, const std::string& file, std::uint64_t number) {
+    packed_piece p;
+    parse_place(in, file, number, p);
     p.holder.attempt = in.number<std::array<std::uint64_t, 2>>();
     p.holder.step = in.number<std::int64_t>();
     for (std::uint64_t* number_of : {&p.position, &p.bytes, &p.checksum, &p.digest})
         *number_of = in.number<std::uint64_t>();
-    require(p.where.fits(), file, ": piece ", p.name, " does not lie within its tensor: ", p.where);
-    require(p.type != element_type::text || p.where == piece::whole({}), file, ": text ", p.name, " is a piece ",
-            p.where);
-    const auto& info = element_infos[type];
+    const element_info& info = element_infos[static_cast<std::size_t>(p.type)];
     require(p.type == element_type::text || p.bytes == static_cast<std::uint64_t>(p.where.count) * info.bytes, file,
             ": piece ", p.name, ' ', p.where, " of ", info.name, " claims ", p.bytes, " bytes");
     return p;
@@ -65,7 +72,8 @@ inline pack_directory read_pack_directory(const state_reader& file) {
                                                         [](const void* data, std::size_t n) { return xxh3(data, n); });
     require(h.file_bytes == file.size(), file.name(), h.file_bytes > file.size() ? ": truncated: " : ": ", file.size(),
             " bytes, the header says ", h.file_bytes);
-    pack_directory d{{{h.step, {h.attempt[0], h.attempt[1]}}, h.rank, h.ranks}, h.file_bytes, h.header_checksum, {}};
+    pack_directory d{
+        {{h.step, {h.attempt[0], h.attempt[1]}}, h.rank, h.ranks}, h.file_bytes, h.header_checksum, {}, {}};
     directory_parser in(bytes, file.name(), sizeof h);
     const auto count = in.number<std::uint64_t>();
     std::uint64_t end = sizeof h + h.directory_bytes;
@@ -83,7 +91,11 @@ inline pack_directory read_pack_directory(const state_reader& file) {
                 ", the one before ends at ", end, " and the file at ", file.size());
         end = p.position + p.bytes;
     }
-    require(in.left() == 0, file.name(), ": the directory has ", in.left(), " bytes after its last piece");
+    for (std::uint64_t i = 0, n = in.number<std::uint64_t>(); i < n; ++i) {
+        parse_place(in, file.name(), i, d.replicas.emplace_back());
+        d.replicas.back().digest = in.number<std::uint64_t>();
+    }
+    require(in.left() == 0, file.name(), ": the directory has ", in.left(), " bytes after its last entry");
     require(end == file.size(), file.name(), ": ", file.size() - end, " bytes after the last piece, from byte ", end);
     return d;
 }

@@ -72,9 +72,54 @@ inline void require_covered(const std::string& where, const std::vector<piece_of
 
 }  // namespace detail
 
+/// Ranks that are to hold the same bits do not.
+class drift_error : public error {
+public:
+    using error::error;
+};
+
+namespace detail {
+
+/// Throws a drift_error that names the tensor, and the ranks whose bits fewer have than others; of equally many, those
+/// of the higher ranks.
+inline void require_alike(const std::map<std::string, pack_directory>& packs) {
+    struct replicas {
+        piece where;
+        std::map<std::uint64_t, std::vector<std::int32_t>> ranks;  // by digest
+    };
+    std::map<std::string, std::vector<replicas>> tensors;
+    for (const auto& [file, d] : packs)
+        for (const replica_digest& r : d.replicas) {
+            auto& all = tensors[r.name];
+            auto same = std::ranges::find(all, r.where, &replicas::where);
+            if (same == all.end()) same = all.insert(all.end(), {r.where, {}});
+            same->ranks[r.digest].push_back(d.id.rank);
+        }
+    const auto words = [](std::vector<std::int32_t> ranks) {
+        std::ranges::sort(ranks);
+        std::string text = ranks.size() > 1 ? "ranks" : "rank";
+        for (const std::int32_t r : ranks) text += concat(r == ranks.front() ? " " : ", ", r);
+        return text;
+    };
+    state_differences drifted;
+    for (const auto& [name, all] : tensors)
+        for (const auto& [where, ranks] : all) {
+            const auto most = std::ranges::max_element(ranks, [](const auto& a, const auto& b) {
+                return std::pair(a.second.size(), -a.second.front()) < std::pair(b.second.size(), -b.second.front());
+            });
+            for (const auto& [digest, whose] : ranks)
+                if (digest != most->first)
+                    drifted.add(name, ' ', where, " of ", words(whose), " is not that of ", words(most->second));
+        }
+    if (!drifted.none())
+        throw drift_error(concat("ranks that are to hold the same parameters have drifted apart: ", drifted.text()));
+}
+
+}  // namespace detail
+
 /// What the packs in a directory say, as a manifest; nothing in it is believed that a pack does not say itself. Throws
-/// where a pack is missing, too many, damaged in header or directory, or of another version, and where a tensor's
-/// elements are not covered.
+/// where a pack is missing, too many, damaged in header or directory, or of another version, where a tensor's elements
+/// are not covered, and where replicas have drifted apart.
 inline manifest survey_packs(const std::filesystem::path& directory, const version_id& id, std::int32_t ranks) {
     std::map<std::string, pack_directory> packs;  // by file
     for (std::int32_t r = 0; r < ranks; ++r) {
@@ -84,6 +129,7 @@ inline manifest survey_packs(const std::filesystem::path& directory, const versi
                 ", rank ", d.id.rank, " of ", d.id.ranks, "; this is ", id.name(), ", rank ", r, " of ", ranks);
         packs.emplace(expected.file(), std::move(d));
     }
+    detail::require_alike(packs);
     manifest found{id, ranks, {}, {}, 0};
     std::map<std::string, std::vector<detail::piece_of_pack>> tensors;
     std::map<std::string, pack_directory> earlier;

@@ -107,6 +107,7 @@ struct piece_info {
     piece_share share = {};
     row_change rows = row_change::refused;
     bool optional = false;  // a saved state may be without it: it stays as it is
+    bool alike = false;     // the ranks that share it hold the same bits: a version compares their digests
 };
 
 /// Names and places of everything that is saved and restored together.
@@ -122,6 +123,7 @@ public:
         piece_share share = {};
         row_change rows = row_change::refused;
         bool optional = false;
+        bool alike = false;
 
         const void* bytes_begin() const { return type == element_type::text ? text().data() : data; }
         std::size_t element_bytes() const { return element_infos[static_cast<std::size_t>(type)].bytes; }
@@ -139,7 +141,8 @@ public:
         const piece where = info.where ? *info.where : piece::whole(t.shape());
         require(where.fits() && where.count == t.size(), "state: ", name, " has ", t.size(), " elements, but is to be ",
                 where);
-        put({name, element_type_of<T>(), where, handle->data(), handle, info.share, info.rows, info.optional});
+        put({name, element_type_of<T>(), where, handle->data(), handle, info.share, info.rows, info.optional,
+             info.alike});
     }
 
     /// A number, of rank 0.

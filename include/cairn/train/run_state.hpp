@@ -146,7 +146,7 @@ private:
         for_parameters({0, run_.model.weights->values().size()},
                        [&](const std::string& path, const parameter<float, D>& p, range all, index_t) {
                            add_part("model/" + path, host_copies_.host_of(p.value), p, all,
-                                    {.where = {}, .share = share_of(is_sliced(p))});
+                                    {.where = {}, .share = share_of(is_sliced(p)), .alike = true});
                        });
         for (const auto& [path, t] : run_.model.buffers())
             view_.add("buffers/" + path, host_copies_.host_of(*t),

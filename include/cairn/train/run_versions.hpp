@@ -44,8 +44,8 @@ public:
     run_versions(run_parts<D, T>& run, const run_directory* directory, run_progress& progress)
         : run_(run),
           progress_(progress),
-          clock_(run.task.states),
-          local_clock_(run.task.states, run.task.states.local_every) {
+          clock_(&flush_times::shared, settings().every, settings().mtbf, settings().time_limit),
+          local_clock_(&flush_times::local, settings().local_every, settings().local_mtbf, 0) {
         origin_.run =
             broadcast_text(run_.world, directory ? std::filesystem::absolute(directory->path()).string() : "", 0);
         if (run_.is_root() && !on_phantom_rank()) {
@@ -134,8 +134,8 @@ public:
     /// After a step of so many seconds: `sum` of the votes. Takes a version where one is due now, or was while another
     /// was in flight.
     void after_step(double sum, double seconds) {
-        clock_.took_step(seconds, writer_->in_flight());
-        local_clock_.took_step(seconds, writer_->in_flight());
+        clock_.took_step(seconds, writer_->in_flight_to());
+        local_clock_.took_step(seconds, writer_->in_flight_to());
         const version_votes all = version_votes::of(sum);
         if (all.broken > 0) fail_broken();
         writer_->decide(all);
@@ -171,19 +171,17 @@ public:
     std::int64_t last_step() const { return std::max({writer_->last_step(), resumed_, std::int64_t{0}}); }
     nlohmann::json report() const {
         const flush_times t = writer_->times();
-        const auto n = static_cast<double>(std::max<std::int64_t>(1, t.versions));
-        nlohmann::json all{{"versions", t.versions},
-                           {"failed", t.failed},
-                           {"waited", waited_},
-                           {"stall_s", t.usual_stall()},
-                           {"first_stall_s", t.first_stall},
-                           {"flush_s", t.flush / n},
-                           {"durable_s", t.durable / n},
-                           {"bytes_of_rank_0", t.bytes / n}};
-        if (settings().every.is_automatic() && t.versions > 0) {
-            all["interval_s"] = clock_.automatic_interval(t);
-            all["expected_waste"] = expected_waste(clock_.costs(t), clock_.automatic_interval(t));
-        }
+        const auto mean = [](double sum, std::int64_t n) {
+            return sum / static_cast<double>(std::max<std::int64_t>(1, n));
+        };
+        nlohmann::json all = report_of(settings().every, clock_, t, t.shared);
+        all.update({{"failed", t.failed},
+                    {"waited", waited_},
+                    {"stall_s", t.usual_stall()},
+                    {"first_stall_s", t.first_stall},
+                    {"flush_s", mean(t.flush, t.captured)},
+                    {"bytes_of_rank_0", mean(t.bytes, t.captured)}});
+        if (local_) all["local"] = report_of(settings().local_every, local_clock_, t, t.local);
         return all;
     }
     /// For lineage.json: figures of the last test, and which of them the best versions have the best of.
@@ -196,6 +194,18 @@ private:
     const state_settings& settings() const { return run_.task.states; }
     std::filesystem::path states() const { return std::filesystem::path(origin_.run) / "states"; }
     std::int64_t step() const { return run_.update.algorithm->steps(); }
+
+    static nlohmann::json report_of(const version_interval& every, const version_clock& clock, const flush_times& t,
+                                    const flush_times::tier& there) {
+        nlohmann::json all{{"versions", there.versions}};
+        if (there.versions == 0) return all;
+        all["durable_s"] = there.durable / static_cast<double>(there.versions);
+        if (every.is_automatic()) {
+            all["interval_s"] = clock.automatic_interval(t);
+            all["expected_waste"] = expected_waste(clock.costs(t), clock.automatic_interval(t));
+        }
+        return all;
+    }
 
     void begins_with(const std::filesystem::path& version, const char* how) {
         if (run_.is_root()) origin_.parent = parent_of(version, how);
@@ -267,8 +277,14 @@ private:
     }
 
     [[noreturn]] void fail_broken() {
-        for (const std::string& why : all_gather_text(run_.world, writer_->why_broken()))
-            if (!why.empty()) fail_diverged(run_, why);
+        const bool drifted = broadcast_from_root(run_.world, writer_->has_drifted()) != 0;
+        for (const std::string& why : all_gather_text(run_.world, writer_->why_broken())) {
+            if (why.empty()) continue;
+            if (!drifted) fail_diverged(run_, why);
+            fail(why,
+                 "; it was not saved, earlier ones are as they were. Memory or network of a host may be at fault: "
+                 "look at those of the ranks named, then go on with --resume");
+        }
         fail("a state could not be saved, and no rank says why");
     }
     static std::string non_finite(const packed_piece& p, const std::byte* data) {

@@ -70,9 +70,10 @@ struct state_settings {
     std::string local;             // a directory of each host, with {host} and {rank}; empty: none
     version_interval local_every;  // of versions there
     std::optional<redundancy> among_hosts;
-    int group = 0;          // hosts that make up for one another
-    double mtbf = 86400;    // seconds from one failure of the run to the next, on average; for "auto"
-    double time_limit = 0;  // seconds from the start of the process until it should have ended; 0: none
+    int group = 0;        // hosts that make up for one another
+    double mtbf = 86400;  // seconds from one failure to the next that needs the run's directory, on average; for "auto"
+    double local_mtbf = 86400;  // the same of failures that the hosts' versions survive
+    double time_limit = 0;      // seconds from the start of the process until it should have ended; 0: none
     std::vector<retention_rule> keep;
     std::uint64_t staging = staging_room::no_limit;  // bytes
 };
@@ -94,9 +95,12 @@ inline state_settings read_state_settings(configuration& s) {
                                              : redundancy{redundancy::parity, static_cast<std::uint32_t>(parities)};
         require_possible(*made.among_hosts, made.group);
     }
-    if (!made.local.empty())
+    const std::string mtbf = s.get("state.mtbf", "24h");
+    made.mtbf = parse_seconds("state.mtbf", mtbf);
+    if (!made.local.empty()) {
         made.local_every = version_interval::parse("state.local_every", s.get("state.local_every", "auto"));
-    made.mtbf = parse_seconds("state.mtbf", s.get("state.mtbf", "24h"));
+        made.local_mtbf = parse_seconds("state.local_mtbf", s.get("state.local_mtbf", mtbf));
+    }
     const std::string limit = s.get("train.time_limit", "none");
     if (limit != "none") made.time_limit = parse_seconds("train.time_limit", limit);
     made.keep = with_context("state.keep",
