@@ -2,7 +2,7 @@
 //   states list --where "test_accuracy > 0.9" --best test_accuracy
 //   states log runs/a@500                    ancestors and what came from it, as a tree
 //   states diff runs/a runs/b@best           the first tensor that differs
-//   states verify                            every byte of every version; exit 1 where one is damaged
+//   states verify [--repair]                 every byte of every version; exit 1 where one is damaged, and stays so
 //   states export runs/a@500 a.safetensors   and import, to exchange weights with other frameworks
 //   states average runs/a runs/b --out runs/mean
 //   states query "SELECT run, max(step) FROM states GROUP BY run"
@@ -15,6 +15,8 @@
 #include "states/exchange.hpp"
 #include "states/history.hpp"
 #include "states/table.hpp"
+
+#include <cairn/state/repair.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -31,10 +33,10 @@ using namespace cairn::states;
 namespace fs = std::filesystem;
 
 struct asked {
-    std::vector<std::string> runs, names, rules;
+    std::vector<std::string> runs, names, rules, local;
     std::string where, best, a, b, sql;
     double tolerance = 0;
-    bool json = false, force = false, dry = false, all = false;
+    bool json = false, force = false, dry = false, all = false, repair = false;
 };
 
 // The runs in `paths`, or in ./runs, each once.
@@ -121,6 +123,25 @@ int diff(const asked& a) {
     return c.same() ? 0 : 1;
 }
 
+// Heals a version from all others of these runs and from the hosts' own disks. Says what it did, or null.
+nlohmann::json heal(const located_version& v, const std::vector<located_version>& versions,
+                    const std::vector<std::string>& local) {
+    try {
+        verify_version(v.version.directory, true);
+        return {};
+    } catch (const error&) {  // to be healed
+    }
+    std::vector<fs::path> sources;
+    std::set<fs::path> places{v.run / "states"};
+    for (const located_version& other : versions) places.insert(other.run / "states");
+    places.insert(local.begin(), local.end());
+    for (const fs::path& place : places)
+        for (fs::path& file : repair_sources(place)) sources.push_back(std::move(file));
+    const repair_report report = repair_version(v.version.directory, sources);
+    for (const std::string& why : report.lost) std::cerr << "not healed: " << why << '\n';
+    return report.healed.empty() ? nlohmann::json() : nlohmann::json(listed(report.healed));
+}
+
 int verify(const asked& a) {
     std::vector<located_version> versions;
     for (const std::string& name : a.names.empty() ? std::vector<std::string>{""} : a.names) {
@@ -133,10 +154,11 @@ int verify(const asked& a) {
         for (const fs::path& run : runs)
             for (stored_version& v : list_versions(run / "states")) versions.push_back({run, std::move(v)});
     }
-    table t{{"run", "version", "bytes", "problem"}, {}};
+    table t{{"run", "version", "bytes", "healed", "problem"}, {}};
     bool good = true;
     for (const located_version& v : versions) {
-        nlohmann::json bytes, problem;
+        nlohmann::json bytes, healed, problem;
+        if (a.repair) healed = heal(v, versions, a.local);
         try {
             std::uint64_t sum = 0;
             for (const auto& p : verify_version(v.version.directory, true).packs) sum += p.bytes;
@@ -145,7 +167,7 @@ int verify(const asked& a) {
             problem = e.what();
             good = false;
         }
-        t.rows.push_back({v.run.string(), v.version.name, bytes, problem});
+        t.rows.push_back({v.run.string(), v.version.name, bytes, healed, problem});
     }
     print_table(a.json ? t : without_empty_columns(t), a.json);
     return good ? 0 : 1;
@@ -198,6 +220,9 @@ int run(int argc, char** argv) {
     with_json(c);
     c = command("verify", "reads every byte; exit 1 where one is damaged", [&] { status = verify(a); });
     c->add_option("RUN|VERSION", a.names, "(./runs)");
+    c->add_flag("--repair", a.repair,
+                "heals damaged versions from equal packs and pieces of these runs; while none of them trains");
+    c->add_option("--local", a.local, "with --repair: hosts' own disks (state.local), with copies and parities");
     with_json(c);
     c = command("tag", "gives a version names, by which it is kept",
                 [&] { change_tags(locate_version(a.a), a.names, {}); });
