@@ -98,7 +98,7 @@ STANDARD = set(
     version""".split()
 )
 SYSTEM = re.compile(r"(sys/\w+|unistd|fcntl|signal|poll|pthread|sched|dlfcn|netdb|arpa/\w+|netinet/\w+|linux/\w+|\w*intrin|"
-                    r"cxxabi|stdio)(\.h)?$")
+                    r"cxxabi|fnmatch|stdio)(\.h)?$")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -67,6 +67,7 @@ struct parameter {
     bool decay = true;  // weight decay and layer-wise trust ratios apply; false for biases and for scale-and-shift
     // A preconditioner gives gradients of root mean square 1: optimizers neither clip them nor divide by their size.
     bool unit_gradient = false;
+    bool frozen = false;           // stays as it is: no gradient, no state of optimizers; set before an arena is made
     parameter_layout layout = {};  // in the whole model
     std::string tied_to = {};      // path of the parameter whose values these are (core/arena.hpp); empty: its own
     std::string name;              // path in the whole model, set by arena

@@ -93,10 +93,11 @@ struct curvature_listener {
     virtual void take(const curvature_samples<double>&) { fail("curvature: rows of double are not supported"); }
 };
 
-/// Every layer with a weight calls it, in forward and in backward. `to` may be null.
+/// Every layer with a weight calls it, in forward and in backward. `to` may be null. A frozen weight has no number, and
+/// nobody takes its rows.
 template <class T>
 void announce(curvature_listener* to, const curvature_samples<T>& rows) {
-    if (to && to->wants(rows.weight, rows.kind)) to->take(rows);
+    if (to && rows.weight >= 0 && to->wants(rows.weight, rows.kind)) to->take(rows);
 }
 
 }  // namespace cairn

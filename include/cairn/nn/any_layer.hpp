@@ -1,12 +1,14 @@
 #pragma once
 // Any layer over T and D behind one type: the element of containers. It also notifies the pass's gradient listener of
-// the parameters that the layer has added to, so layers need not.
+// the parameters that the layer has added to, so layers need not, and asks a layer of frozen parameters for no
+// gradients of them.
 
 #include <cairn/nn/children.hpp>
 #include <cairn/nn/residual_layer.hpp>
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,17 +38,26 @@ public:
         return self_->backward_input(std::move(dy), saved, p);
     }
     void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
-        witness heard(p);
+        witness heard(p, trains() == kind::frozen);
         self_->backward_weight(saved, heard.context);
         announce_rest(heard);
     }
     tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
-        witness heard(p);
+        witness heard(p, trains() == kind::frozen);
         tensor<T, D> dx = self_->backward(std::move(dy), saved, heard.context);
         announce_rest(heard);
         return dx;
     }
     layer_parameters<T, D> parameters() { return self_->parameters(); }
+    /// Whether it has parameters, and whether all of them are frozen: asked when all are that will be.
+    enum class kind { without_parameters, frozen, trained };
+    kind trains() const {
+        if (kind_) return *kind_;
+        const layer_parameters<T, D> all = self_->parameters();
+        const bool frozen = std::ranges::all_of(all, [](const auto& named) { return named.p->frozen; });
+        kind_ = all.empty() ? kind::without_parameters : frozen ? kind::frozen : kind::trained;
+        return *kind_;
+    }
     layer_buffers<T, D> buffers() { return self_->buffers(); }
     shape output_shape(const shape& in) const { return self_->output_shape(in); }
     layer_cost cost(const shape& in) const { return self_->cost(in); }
@@ -73,7 +84,8 @@ public:
 private:
     // Records the parameters that layers inside this one announce, and passes them on.
     struct witness final : gradient_listener {
-        explicit witness(const pass_context& p) : context(p), to(p.listener) {
+        witness(const pass_context& p, bool frozen) : context(p), to(p.listener) {
+            if (frozen) context.weight_gradient = false;
             if (to) context.listener = this;
         }
         void added(std::span<const int> parameters) override {
@@ -133,6 +145,7 @@ private:
 
     std::unique_ptr<interface> self_;
     residual_calls<T, D> residual_;
+    mutable std::optional<kind> kind_;
 };
 
 }  // namespace cairn

@@ -8,6 +8,8 @@
 // If the batch is spread over processes (pass_context::group), n, mean and var are those of the whole batch: each
 // process gives its (n, mean, Σ (x - mean)²), merged in order as in Chan, Golub and LeVeque; backward sums
 // (dgamma, dbeta) likewise.
+// Frozen (both parameters), it normalises by the running values in training too, which stay, and dx has no part by way
+// of mean and variance.
 // Saved: x, (mean, 1/std), one bit an element for an activation; between the halves of backward (dgamma, dbeta) alone.
 // Memory: dx is written over dy; of a layer that adds, dskip over dy and dx over the saved x.
 
@@ -101,6 +103,7 @@ public:
     }
 
     void backward_weight(saved_tensors<T, D>& saved, const pass_context&) {
+        if (is_frozen()) return;
         const tensor<S, D> sums = saved.template take<S>(sums_slot);
         add(sums.data(), gamma_.grad);
         add(sums.data() + config_.channels, beta_.grad);
@@ -140,19 +143,23 @@ private:
 
     enum slot { input_slot, statistics_slot, bits_slot, sums_slot };
 
+    bool is_frozen() const { return gamma_.frozen && beta_.frozen; }
     bool has_sign() const { return config_.act != activation::none; }
 
     tensor<T, D> train(tensor<T, D> x, tensor<T, D> skip, saved_tensors<T, D>& saved, const pass_context& p) {
         const index_t channels = config_.channels, rows = x.size() / channels;
-        require(config_.parts == 1 || p.repeated || (p.group && p.group->size() % config_.parts == 0), describe(),
-                ": samples are cut over ", config_.parts,
+        require(config_.parts == 1 || p.repeated || is_frozen() || (p.group && p.group->size() % config_.parts == 0),
+                describe(), ": samples are cut over ", config_.parts,
                 " ranks, whose statistics are one; give the pass a batch group of them (group_over, "
                 "parallel/replicas.hpp)");
-        require(rows > 1 || p.group, describe(), ": ", x.shape(), " has ", rows,
+        require(rows > 1 || p.group || is_frozen(), describe(), ": ", x.shape(), " has ", rows,
                 " value per channel; the variance of a batch needs at least two");
         tensor<S, D> statistics({2, channels});  // mean, 1/std
         S *const mean = statistics.data(), *const invstd = mean + channels;
-        {
+        if (is_frozen()) {
+            D::copy_within(mean, running_mean_.data(), running_mean_.bytes());
+            for_each(D{}, channels, functors::inverse_deviation<S>{config_.eps}, running_var_.data(), invstd);
+        } else {
             tensor<double, D> var({channels}, memory_category::workspace);  // a float's square may exceed a float
             batch_statistics(D{}, rows, channels, x.data(), mean, var.data());
             const index_t all_rows = p.group ? merge_statistics(*p.group, rows, mean, var) : rows;
@@ -195,19 +202,21 @@ private:
         require_shape(dy, x.shape(), "batch_norm: dy");
         const index_t channels = config_.channels, rows = x.size() / channels;
         const S *const mean = statistics.data(), *const invstd = mean + channels, slope = static_cast<S>(config_.slope);
-        tensor<S, D> sums({2, channels});  // dgamma, dbeta
-        S *const dgamma = sums.data(), *const dbeta = dgamma + channels;
-        batch_norm_sums(D{}, rows, channels, dy.data(), bits.data(), config_.act, slope, x.data(), mean, invstd, dgamma,
-                        dbeta);
-        announce_norm(p.curvature, gamma_, beta_,
-                      norm_rows<T, S, D>{.channels = channels,
-                                         .x = x,
-                                         .dy = dy,
-                                         .mean = mean,
-                                         .invstd = invstd,
-                                         .bits = bits.empty() ? nullptr : bits.data(),
-                                         .act = config_.act,
-                                         .slope = slope});
+        tensor<S, D> sums = is_frozen() ? tensor<S, D>::zeros({2, channels}, memory_category::workspace)
+                                        : tensor<S, D>({2, channels});  // dgamma, dbeta
+        if (!is_frozen()) {
+            batch_norm_sums(D{}, rows, channels, dy.data(), bits.data(), config_.act, slope, x.data(), mean, invstd,
+                            sums.data(), sums.data() + channels);
+            announce_norm(p.curvature, gamma_, beta_,
+                          norm_rows<T, S, D>{.channels = channels,
+                                             .x = x,
+                                             .dy = dy,
+                                             .mean = mean,
+                                             .invstd = invstd,
+                                             .bits = bits.empty() ? nullptr : bits.data(),
+                                             .act = config_.act,
+                                             .slope = slope});
+        }
 
         tensor<T, D> dx, dskip;
         if (p.input_gradient || with_skip) {
@@ -216,12 +225,12 @@ private:
             const bool masks = with_skip && has_sign();  // without an activation, dskip is dy itself
             if (with_skip) dskip = !masks || dy.unique() ? std::move(dy) : tensor<T, D>(s);
             dx = dy.unique() ? std::move(dy) : x.unique() ? std::move(x) : tensor<T, D>(s);
-            const tensor<S, D> whole = p.group ? sums_over(*p.group, rows, sums) : sums.share();
+            const tensor<S, D> whole = p.group && !is_frozen() ? sums_over(*p.group, rows, sums) : sums.share();
             batch_norm_gradient(D{}, rows, channels, gradient, bits.data(), config_.act, slope, values, mean, invstd,
                                 gamma_.value.data(), whole.data(), whole.data() + channels, dx.data(),
                                 masks ? dskip.data() : nullptr);
         }
-        saved.put_exact(sums_slot, std::move(sums));
+        if (!is_frozen()) saved.put_exact(sums_slot, std::move(sums));
         return {std::move(dx), std::move(dskip)};
     }
 

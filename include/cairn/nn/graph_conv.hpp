@@ -130,7 +130,7 @@ public:
             propagate(config_.graph->template matrix<S, D>(), h, y);
         }
         if (config_.bias) add_to_rows(D{}, rows, config_.out, this->bias().data(), y.data());
-        if (p.curvature && p.curvature->wants(weight_.id, rows_kind::linear)) {
+        if (p.curvature && weight_.id >= 0 && p.curvature->wants(weight_.id, rows_kind::linear)) {
             tensor<T, D> sums(x.shape(), memory_category::workspace);
             propagate(config_.graph->template matrix<S, D>(), x, sums);
             announce(p.curvature, samples(x).input(sums.data()));

@@ -48,9 +48,10 @@ template <class T, class S, Device D>
 void announce_norm(curvature_listener* to, const layer_parameter<T, D>& scale, const layer_parameter<T, D>& shift,
                    const norm_rows<T, S, D>& of) {
     if constexpr (std::floating_point<T>)
-        if (to && to->wants(scale.id, rows_kind::norm_output)) detail::announce_norm_output(*to, scale.id, of);
+        if (to && scale.id >= 0 && to->wants(scale.id, rows_kind::norm_output))
+            detail::announce_norm_output(*to, scale.id, of);
     const index_t examples = of.x.rank() > 1 ? of.x.extent(0) : 1;
-    if (examples == 0 || !to || !to->wants(scale.id, rows_kind::norm)) return;
+    if (examples == 0 || !to || scale.id < 0 || !to->wants(scale.id, rows_kind::norm)) return;
     const shape each{examples, of.channels};
     tensor<S, D> of_scale(each, memory_category::workspace), of_shift(each, memory_category::workspace);
     per_example_gradients(D{}, examples, of.x.size() / (examples * of.channels), of.channels, of.by, of.dy.data(),

@@ -3,6 +3,8 @@
 // frees the gradients and saved tensors of a layer once the layer before has its gradient.
 // Segments of the chain can be recomputed: forward keeps only the input of a segment, and backward first runs the
 // segment forward again. A plan lists the segments (stash/plan.hpp); results have the same bits under any plan.
+// Of layers whose gradients nobody needs, those at the front of a model where they are frozen, nothing is saved, and
+// backward ends behind them.
 
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/trace.hpp>
@@ -42,8 +44,13 @@ public:
     }
 
     void backward_weight(saved_tensors<T, D>& saved, const pass_context& p) {
-        for (int i = size(); i-- > 0;)
-            visit(i, "backward_weight", [&](auto& layer) { layer.backward_weight(saved.child(i), context_of(i, p)); });
+        for (int i = size(); i-- > 0;) {
+            if (needs_backward(i, p))
+                visit(i, "backward_weight",
+                      [&](auto& layer) { layer.backward_weight(saved.child(i), context_of(i, p)); });
+            else
+                saved.child(i).clear();
+        }
     }
 
     tensor<T, D> backward(tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
@@ -106,11 +113,24 @@ public:
     const any_layer<T, D>& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
     const std::string& name(int i) const { return names_[static_cast<std::size_t>(i)]; }
 
-    /// The pass of layer i. All layers but the first must hand a gradient on.
+    /// The pass of layer i. All layers but the first, or the first behind frozen ones, must hand a gradient on.
     pass_context context_of(int i, const pass_context& p) const {
         pass_context of = p.child(name(i));
-        of.input_gradient = p.input_gradient || i > 0;
+        of.input_gradient = p.input_gradient || i > first_trained();
         return of;
+    }
+    /// Whether layer i or one before it has a use for gradients.
+    bool needs_backward(int i, const pass_context& p) const { return p.input_gradient || i >= first_trained(); }
+    /// The first layer that trains where there are frozen ones before it, size() where none does; else 0.
+    int first_trained() const {
+        using kind = typename any_layer<T, D>::kind;
+        bool behind_frozen = false;
+        for (int i = 0; i < size(); ++i) {
+            const kind of_layer = (*this)[i].trains();
+            if (of_layer == kind::trained) return behind_frozen ? i : 0;
+            behind_frozen = behind_frozen || of_layer == kind::frozen;
+        }
+        return behind_frozen ? size() : 0;
     }
 
     /// Layers [begin, end), recomputed together.
@@ -139,7 +159,11 @@ public:
                 " is run by itself and cannot be recomputed");
         for (int i = 0; i < end;) {
             const segment* const again = p.training() ? segment_of(i) : nullptr;
-            if (again) {
+            if (p.training() && !needs_backward(again ? again->end - 1 : i, p)) {
+                const discarding drop(saved);
+                x = forward_range(i, i + 1, std::move(x), saved, p);
+                ++i;
+            } else if (again) {
                 saved.put(i, x.share());
                 const discarding drop(saved);
                 x = forward_range(i, again->end, std::move(x), saved, p);
@@ -154,6 +178,7 @@ public:
 
     /// backward_input of layer i.
     tensor<T, D> backward_input_of(int i, tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
+        if (!needs_backward(i, p)) return {};
         restore(i, saved, p);
         return visit(i, "backward_input", [&](auto& layer) {
             return layer.backward_input(std::move(dy), saved.child(i), context_of(i, p));
@@ -162,6 +187,7 @@ public:
 
     /// Both halves of backward of layer i; it has no saved tensors afterwards.
     tensor<T, D> backward_of(int i, tensor<T, D> dy, saved_tensors<T, D>& saved, const pass_context& p) {
+        if (!needs_backward(i, p)) return saved.child(i).clear(), tensor<T, D>{};
         restore(i, saved, p);
         return visit(i, "backward",
                      [&](auto& layer) { return layer.backward(std::move(dy), saved.child(i), context_of(i, p)); });

@@ -40,6 +40,7 @@ template <Communicator C, class T, Device D>
 void broadcast_values(channel<C>& over, arena<T, D>& weights, const buffer_list<T, D>& buffers) {
     [[maybe_unused]] const auto why = because(over.device, "values of rank 0");
     broadcast(over.device, weights.values().span(), 0);
+    if (!weights.frozen().empty()) broadcast(over.device, weights.frozen_values().span(), 0);
     detail::in_one_block(buffers, [&](tensor<T, D>& all) { broadcast(over.device, all.span(), 0); });
 }
 

@@ -7,6 +7,7 @@
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/require_equal.hpp>
 #include <cairn/stash/plan.hpp>
+#include <cairn/train/freeze.hpp>
 #include <cairn/train/models.hpp>
 #include <cairn/train/objectives.hpp>
 #include <cairn/train/optimizers.hpp>
@@ -46,6 +47,9 @@ public:
                 "train.cuda_graph = on records steps, and how many bytes packed activations take is known in each step "
                 "alone: set it to off, or train.activation_memory = keep, recompute or recompute_smallest");
         limit_memory();
+        freeze_ = settings_.get("optimizer.freeze", std::vector<std::string>{});
+        require(freeze_.empty() || !task_.is_split(), "optimizer.freeze is for train.algorithm = gradient; ",
+                task_.algorithm, " trains all layers");
         require(
             !task_.options.slack ||
                 (mesh_.axes.pipeline > 1 && !mesh_.axes.share_layers() && task_.algorithm == "gradient"),
@@ -97,6 +101,7 @@ private:
     // All of every layer, as one rank has it. Has no memory yet.
     sequential<T, D> make_whole(index_t outputs, bool one_row) {
         sequential<T, D> model = make_model<D, T>(settings_, task_.data.sample, outputs, {}, task_.data.graph);
+        const index_t frozen = freeze(model.parameters(), freeze_);
         const shape in = shared_layers{}.batch_here(task_.batch, task_.data.sample),
                     out = with_context("model " + task_.name, [&] { return model.output_shape(in); });
         shape wanted{task_.batch};
@@ -108,11 +113,23 @@ private:
                               : out.front() == wanted.front() && out.back() == outputs && out.size() == wanted.size();
         require(fits, "model ", task_.name, ": samples of shape ", task_.data.sample, " give an output of shape ", out,
                 ", the data need ", wanted);
-        const layer_cost c = model.cost(in);
-        made_.training_flops =
-            (c.forward.flops + c.backward_input.flops + c.backward_weight.flops) / static_cast<double>(task_.batch);
-        made_.parameters = c.parameters;
+        made_.training_flops = flops_of_training(model, in) / static_cast<double>(task_.batch);
+        made_.parameters = model.cost(in).parameters - frozen;
         return model;
+    }
+
+    // Of a batch; backward ends behind frozen layers at the front.
+    static double flops_of_training(sequential<T, D>& model, const shape& in) {
+        double flops = 0;
+        shape s = in;
+        for (int i = 0; i < model.size(); ++i) {
+            const layer_cost c = model[i].cost(s);
+            flops += c.forward.flops;
+            if (i >= model.first_trained()) flops += c.backward_input.flops;
+            if (model[i].trains() != any_layer<T, D>::kind::frozen) flops += c.backward_weight.flops;
+            s = model[i].output_shape(s);
+        }
+        return flops;
     }
 
     // The same network of layers that are shared, and the part of the samples that is here.
@@ -136,6 +153,7 @@ private:
             over.spatial_extents = mesh_.axes.spatial;
         }
         sequential<T, D> model = make_model<D, T>(settings_, task_.data.sample, outputs, over, task_.data.graph);
+        freeze(model.parameters(), freeze_);
         made_.outputs_are_cut =
             over.tensor && model.output_shape(over.batch_here(task_.batch, task_.data.sample)).back() != outputs;
         return model;
@@ -239,6 +257,7 @@ private:
     run_mesh& mesh_;
     run_model<D, T> made_;
     std::string memory_;                           // train.activation_memory
+    std::vector<std::string> freeze_;              // optimizer.freeze
     std::vector<admm::split_place> split_places_;  // of ADMM
 };
 

@@ -207,7 +207,7 @@ std::vector<std::string> choose_optimizer(configuration& settings) {
     if (own != kind && detail::has_base<D>(kind) && optimizers<D>::global().contains(own)) {
         settings.set_default("optimizer.base", own);
     } else if (own != kind && !is_users) {
-        std::vector<std::string> stays{"kind", "decay_all"};
+        std::vector<std::string> stays{"kind", "decay_all", "freeze"};
         if (!takes_plain_step(kind)) stays.push_back("clip_norm");  // which is for gradients
         stays.insert(stays.end(), kinds.begin(), kinds.end());
         left_out = settings.leave_out("optimizer", stays);

@@ -7,6 +7,7 @@
 #include <cairn/state/version.hpp>
 #include <cairn/train/run_state.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -36,14 +37,15 @@ public:
             first_failure(run_.world, [&] { saved = is_file ? saved_state::of_file(from) : open_version(from); });
         if (!failure.empty()) return failure;
         run_state<D, T> state(run_, progress_, state_use::load, is_file);
+        const state_view wanted = without_thawed(*saved, state.view());
         // Another model or set-up is no damage: no version before it would fit either.
         const std::string differs = first_failure(run_.world, [&] {
-            const std::string text = saved->differences(state.view());
+            const std::string text = saved->differences(wanted);
             require(text.empty(), from.string(), ": saved by another model or set-up: ", text);
         });
         require(differs.empty(), differs);
-        require_all_wanted(*saved, state.view());
-        failure = first_failure(run_.world, [&] { saved->load(state.view()); });
+        require_all_wanted(*saved, wanted);
+        failure = first_failure(run_.world, [&] { saved->load(wanted); });
         if (failure.empty()) state.loaded();
         return failure;
     }
@@ -104,12 +106,35 @@ private:
         return text;
     }
 
+    // Where optimizer.freeze has changed: of what was frozen then the optimizer has no state there, and begins anew.
+    static state_view without_thawed(const saved_state& saved, const state_view& all) {
+        const std::set<std::string> names = saved.entries();
+        const auto field_is_there = [&](const std::string& name) {  // of other parameters
+            const std::string field = name.substr(0, name.size() - path_of(name).size());
+            const auto at = names.lower_bound(field);
+            return at != names.end() && at->starts_with(field);
+        };
+        state_view some;
+        for (const auto& e : all.entries())
+            if (!e.name.starts_with("optimizer/") || names.contains(e.name) || !field_is_there(e.name)) some.add(e);
+        return some;
+    }
+    // And of what is frozen now its state there is left out.
+    bool is_of_frozen(const std::string& name) const {
+        return name.starts_with("optimizer/") &&
+               std::ranges::any_of(run_.model.weights->frozen(),
+                                   [&](const auto& named) { return path_of(name) == named.name; });
+    }
+    static std::string path_of(const std::string& name) {  // of "optimizer/velocity/PATH"
+        return name.substr(name.find('/', std::string_view("optimizer/").size()) + 1);
+    }
+
     // Collective: throws where the state has tensors that no rank has room for.
     void require_all_wanted(const saved_state& saved, const state_view& view) {
         std::set<std::string> names = saved.entries(), wanted;
         for (const auto& e : view.entries()) wanted.insert(e.name);
         std::vector<double> has;
-        for (const std::string& name : names) has.push_back(wanted.contains(name) ? 1 : 0);
+        for (const std::string& name : names) has.push_back(wanted.contains(name) || is_of_frozen(name) ? 1 : 0);
         if (run_.world.size() > 1) all_reduce(run_.world, std::span<double>(has), {.op = reduction::max});
         state_differences left(", ");
         std::size_t i = 0;

@@ -148,6 +148,9 @@ private:
                            add_part("model/" + path, host_copies_.host_of(p.value), p, all,
                                     {.where = {}, .share = share_of(is_sliced(p)), .alike = true});
                        });
+        for (const auto& [path, p] : run_.model.weights->frozen())
+            add_part("model/" + path, host_copies_.host_of(p->value), *p, {0, p->shape.size()},
+                     {.where = {}, .share = share_of(is_sliced(*p)), .alike = true});
         for (const auto& [path, t] : run_.model.buffers())
             view_.add("buffers/" + path, host_copies_.host_of(*t),
                       {.where = piece::whole(t->shape()).in_row(replica(), replicas()),

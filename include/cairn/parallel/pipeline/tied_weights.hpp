@@ -43,7 +43,8 @@ public:
     /// parameter is tied to one that no rank has.
     tied_weights(arena<T, D>& weights, channel<C>& over) : over_(&over) {
         std::ostringstream mine;
-        for (const auto& [name, p] : weights.parameters()) mine << "parameter\t" << name << "\t\n";
+        for (const auto* list : {&weights.parameters(), &weights.frozen()})
+            for (const auto& [name, p] : *list) mine << "parameter\t" << name << "\t\n";
         for (const auto& [name, use] : weights.uses()) mine << "use\t" << name << '\t' << use->tied_to << '\n';
         const std::vector<std::string> lists = all_gather_text(over.host, mine.str());
         const auto each_line = [&](auto&& f) {
@@ -72,7 +73,7 @@ public:
     /// A new step: no use has a gradient.
     void begin() {
         for (tie& t : ties_)
-            if (t.use) set_to_zero(D{}, t.use->grad);
+            if (t.use && !t.use->frozen) set_to_zero(D{}, t.use->grad);
     }
 
     /// After all backwards of a step. `listener`, which may be null, is told of each sum.
@@ -80,6 +81,7 @@ public:
         if (ties_.empty()) return;
         const trace_scope scope("tied gradients", "", "communication");
         for (tie& t : ties_) {
+            if ((t.owner && t.owner->frozen) || (t.use && t.use->frozen)) continue;
             if (!t.owner && t.use) give(t.use->grad, t.owner_rank);
             if (!t.owner) continue;
             if (t.use) {
@@ -107,7 +109,7 @@ public:
         sent_messages sum;
         for (const tie& t : ties_) {
             if (t.owner && !t.use) sum += {1, t.owner->value.bytes()};
-            if (t.use && !t.owner) sum += {1, t.use->grad.bytes()};
+            if (t.use && !t.owner && !t.use->frozen) sum += {1, t.use->grad.bytes()};
         }
         return sum;
     }
@@ -127,7 +129,8 @@ private:
         return at == list.end() ? nullptr : at->p;
     }
     static parameter<T, D>* owner_of(arena<T, D>& weights, const std::string& path) {
-        return named(weights.parameters(), path);
+        parameter<T, D>* const trained = named(weights.parameters(), path);
+        return trained ? trained : named(weights.frozen(), path);
     }
 
     // To another rank: a rank that has the whole model has no channel.
@@ -138,7 +141,7 @@ private:
 
     void separate_gradients() {
         for (tie& t : ties_)
-            if (t.use) t.use->grad = tensor<T, D>::zeros(t.use->shape, memory_category::gradients);
+            if (t.use && !t.use->frozen) t.use->grad = tensor<T, D>::zeros(t.use->shape, memory_category::gradients);
     }
 
     channel<C>* over_ = nullptr;
