@@ -229,6 +229,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     const std::string machine = cairn::perf::fingerprint();
     if (!cache.empty())
         try_cache("kernel choices", [&] { cairn::autotune_cache::global().load(cache.string(), machine); });
+    // Of runs before their states had the choices.
     if (!options.resume.empty())
         cairn::autotune_cache::global().load((options.resume / "autotune.tsv").string(), machine);
     if (!earlier.empty())

@@ -82,9 +82,11 @@ struct comparison {
 
 inline comparison compare_versions(const version_tensors& a, const version_tensors& b, double tolerance) {
     std::map<std::string, const manifest::tensor*> in_b;
-    for (const manifest::tensor& t : b.all().tensors) in_b[t.name] = &t;
+    for (const manifest::tensor& t : b.all().tensors)
+        if (!t.name.starts_with("machine/")) in_b[t.name] = &t;
     std::vector<const manifest::tensor*> in_a;
-    for (const manifest::tensor& t : a.all().tensors) in_a.push_back(&t);
+    for (const manifest::tensor& t : a.all().tensors)
+        if (!t.name.starts_with("machine/")) in_a.push_back(&t);
     std::stable_sort(in_a.begin(), in_a.end(),
                      [](const auto* x, const auto* y) { return rank_of_name(x->name) < rank_of_name(y->name); });
     comparison c;

@@ -74,7 +74,8 @@ std::vector<model_case> cases() {
 digests of_version(const std::filesystem::path& version) {
     digests all;
     for (const auto& t : read_manifest(version).tensors)
-        if (!t.name.starts_with("buffers/") && !t.name.starts_with("compression/") && !t.name.starts_with("progress/"))
+        if (!t.name.starts_with("machine/") && !t.name.starts_with("buffers/") && !t.name.starts_with("compression/") &&
+            !t.name.starts_with("progress/"))
             all[t.name] = t.digest;
     return all;
 }
@@ -100,8 +101,8 @@ digests after_reading(const std::filesystem::path& version, const mesh_case& to,
         layout.seal(image.data());
         const std::scoped_lock lock(adding);
         for (const packed_piece& p : layout.pieces())
-            if (!p.name.starts_with("buffers/") && !p.name.starts_with("compression/") &&
-                !p.name.starts_with("progress/"))
+            if (!p.name.starts_with("machine/") && !p.name.starts_with("buffers/") &&
+                !p.name.starts_with("compression/") && !p.name.starts_with("progress/"))
                 all[p.name] += p.digest;
     });
     return all;

@@ -209,4 +209,64 @@ TEST_CASE("versions: a transfer takes what fits, by path and shape", "[session]"
                Catch::Contains("no parameter of this network is there"));
 }
 
+TEST_CASE("versions: have the choices of kernels, with which a run goes on", "[session]") {
+    const temporary_folder folder;
+    autotune_cache& kernels = autotune_cache::global();
+    const auto text_of_choices = [](const std::filesystem::path& run) {
+        std::string text;
+        state_view view;
+        view.add("machine/kernels", text);
+        const auto version = test::newest_version(run);
+        saved_state::of_packs(version, own_packs(read_manifest(version))).load(view);
+        return text;
+    };
+    kernels.clear();
+    train(1, {.out = folder / "usual", .resume = {}, .max_steps = -1});
+    const std::string usual = text_of_choices(folder / "usual");
+    CHECK(machine_of_choices(usual) == perf::fingerprint());
+    // A convolution that another kernel can do, too.
+    std::string key, first, other;
+    for (const auto& [known, entry] : kernels.entries())
+        for (const char* const name : {"im2col", "tiled", "winograd2", "direct", "plain"}) {
+            if (!known.starts_with("conv/") || !other.empty() || name == entry.choice) continue;
+            kernels.clear();
+            kernels.set(known, {name, {}});
+            train(
+                1,
+                {.out = folder / concat("try ", name, std::hash<std::string>()(known)), .resume = {}, .max_steps = 1});
+            if (kernels.entries().at(known).choice == name) key = known, first = entry.choice, other = name;
+        }
+    REQUIRE(!other.empty());
+
+    for (const int ranks : {1, 2}) {
+        const auto run = folder / concat("run", ranks), whole = folder / concat("whole", ranks);
+        for (const auto& [out, steps] : {std::pair(whole, -1), std::pair(run, 6)}) {
+            kernels.clear();
+            kernels.set(key, {other, {}});
+            kernels.set("conv/forward of no layer", {"direct", {}});
+            train(ranks, {.out = out, .resume = {}, .max_steps = steps});
+        }
+        CHECK(text_of_choices(run).find("of no layer") == std::string::npos);
+        CHECK_FALSE(std::filesystem::exists(run / "autotune.tsv"));
+        const bool is_used = text_of_choices(run).find(key + '\t' + other) != std::string::npos;
+        CHECK(is_used == (ranks == 1));  // two ranks have smaller batches
+        kernels.clear();                 // as in another process
+        train(ranks, {.out = {}, .resume = run, .max_steps = -1});
+        CHECK(losses(run) == losses(whole));
+        CHECK(digest_of(run) == digest_of(whole));
+        if (ranks == 1) CHECK(kernels.entries().at(key).choice == other);
+        // A branch too.
+        kernels.clear();
+        train(ranks, {.out = folder / concat("branch", ranks), .max_steps = -1, .from = test::newest_version(whole)},
+              {"train.epochs=5"});
+        if (ranks == 1) CHECK(kernels.entries().at(key).choice == other);
+    }
+    // Those of another machine are not taken, nor what is no candidate.
+    kernels.clear();
+    kernels.set(key, {"a kernel of another program", {}});
+    train(1, {.out = folder / "unknown", .resume = {}, .max_steps = 3});
+    CHECK(kernels.entries().at(key).choice == first);
+    kernels.clear();
+}
+
 }  // namespace cairn::versions_test

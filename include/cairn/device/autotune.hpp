@@ -2,8 +2,8 @@
 // Which kernel is used for what. Several kernels compute the same thing; the fastest for a shape on this machine is
 // found by running them once, and written down: "what" (a key such as "conv/forward n8 …") → the name of the choice and
 // the times.
-// A run saves its choices with its record. Repeating, resuming and other ranks load them, so that the same kernels run
-// and the same bits come out.
+// A run saves its choices with its state (train/kernel_choices.hpp). Resuming, branching and other ranks load them, so
+// that the same kernels run and the same bits come out.
 //
 //   measure:  all candidates once, untimed (they build tables, their own inner choices, touch memory)
 //             then in turn, a, b, c, a, b, c, …; those twice as slow as the best after three turns drop out; the
@@ -76,6 +76,7 @@ public:
     std::size_t get_or_measure(const std::string& key, std::span<const char* const> names, MakeRunner&& make_runner) {
         require(!names.empty(), "autotune: no candidate for ", key);
         const auto asked = forced(key, names);
+        if (!on_phantom_rank()) use(key);
         if (on_phantom_rank()) return asked ? *asked : find(key, names).value_or(0);  // nothing is entered
         if (asked) return verified(key, names, *asked, make_runner);
         if (const auto known = find(key, names)) return *known;
@@ -131,9 +132,20 @@ public:
         ++epoch_;
     }
 
+    /// Marks a choice as one that this run, or another rank of it, has asked for.
+    void use(const std::string& key) {
+        const std::scoped_lock lock(table_);
+        used_.insert(key);
+    }
+    bool is_in_use(const std::string& key) const {
+        const std::scoped_lock lock(table_);
+        return used_.contains(key);
+    }
+
     void clear() {
         const std::scoped_lock lock(table_);
         entries_.clear();
+        used_.clear();
         ++epoch_;
     }
 
@@ -305,6 +317,7 @@ private:
     std::map<std::string, autotune_entry> entries_;
     std::map<std::string, std::string> forced_;
     std::set<std::string> outdated_;  // whose recorded choice was no candidate any more
+    std::set<std::string> used_;      // what was asked for
     std::set<std::string> verified_;  // forced candidates that were checked: key, name; under the family's lock
     std::atomic<std::uint64_t> epoch_{1};
     std::atomic<autotune_policy> policy_{autotune_policy::measure};

@@ -158,7 +158,8 @@ inline manifest survey_packs(const std::filesystem::path& directory, const versi
         detail::require_covered(directory.string(), pieces);
         manifest::tensor t{name, pieces.front().piece->type, pieces.front().piece->where.global, 0};
         for (const detail::piece_of_pack& p : pieces) t.digest += p.piece->digest;
-        found.digest += named_digest(name, t.digest);
+        if (!name.starts_with("machine/"))  // what a machine is best at is no part of what was trained
+            found.digest += named_digest(name, t.digest);
         found.tensors.push_back(std::move(t));
     }
     return found;

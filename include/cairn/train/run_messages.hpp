@@ -24,11 +24,16 @@ inline double broadcast_from_root(any_communicator& c, double value) {
 /// Every rank adopts the kernels that rank `root` chose.
 inline void share_autotune(any_communicator& c, int root = 0) {
     std::ostringstream mine;
-    for (const auto& [key, entry] : autotune_cache::global().entries()) mine << key << '\t' << entry.choice << '\n';
+    autotune_cache& all_choices = autotune_cache::global();
+    for (const auto& [key, entry] : all_choices.entries())
+        mine << key << '\t' << all_choices.is_in_use(key) << '\t' << entry.choice << '\n';
     std::istringstream all(broadcast_text(c, mine.str(), root));
     if (c.rank() == root) return;
-    for (std::string key, choice; std::getline(all, key, '\t') && std::getline(all, choice);)
-        autotune_cache::global().set(key, {choice, {}});
+    for (std::string key, used, choice;
+         std::getline(all, key, '\t') && std::getline(all, used, '\t') && std::getline(all, choice);) {
+        all_choices.set(key, {choice, {}});
+        if (used == "1") all_choices.use(key);
+    }
 }
 
 namespace detail {

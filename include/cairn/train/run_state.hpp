@@ -8,6 +8,7 @@
 //   compression/FIELD/PATH   what compressors keep      divergence/…                  losses at the start and of late
 //   loader_batch_size, loader_batches, loader_samples   of an epoch: what cursor, steps and schedules count in
 //   activations              bounds and plan of packed activations
+//   machine/kernels          which kernels were chosen (kernel_choices.hpp); in no digest of a version
 //   progress/…               what metrics.jsonl has not yet of the last steps
 // Tensors have the names and extents of the whole model, so that any mesh reads what any other has saved. Ranks that
 // hold the same divide it. What is a rank's own has an axis more, of the ranks with the same parameters: running
@@ -19,7 +20,9 @@
 #include <cairn/state/staged.hpp>
 #include <cairn/state/state_view.hpp>
 #include <cairn/train/activation_state.hpp>
+#include <cairn/train/kernel_choices.hpp>
 #include <cairn/train/metrics_log.hpp>
+#include <cairn/train/run_messages.hpp>
 #include <cairn/train/run_parts.hpp>
 
 #include <algorithm>
@@ -72,6 +75,7 @@ public:
     void loaded() {
         host_copies_.put_back();
         std::copy_n(hits_.data(), 2, progress_.hits.begin());
+        take_kernels();
         if (loaded_scale() && run_.model.scaler) run_.model.scaler->restore(scale_);
         if (run_.update.activations && !activations_.empty())
             restore(*run_.update.activations, std::span(&activations_, 1));
@@ -98,6 +102,11 @@ private:
         require(counted_ == epoch_numbers{} || counted_ == counted_here(), "the run was saved with ", counted_.text(),
                 "; with the settings and data of its continuation these are ", counted_here().text(),
                 ". Go on with the same train.batch, train.drop_last and data, or start a new run");
+    }
+    // Those of this machine, as rank 0 sees it: all ranks take the same.
+    void take_kernels() const {
+        const bool same = machine_of_choices(kernels_) == perf::fingerprint();
+        if (broadcast_from_root(run_.world, same) != 0) take_kernel_choices(kernels_);
     }
     bool loaded_scale() const { return scale_.scale != 0; }
 
@@ -274,6 +283,8 @@ private:
         }
         if (run_.update.activations) activations_ = text_of(*run_.update.activations);
         if (run_.update.activations || loads) view_.add("activations", activations_, optional);
+        if (!loads && run_.is_root() && !on_phantom_rank()) kernels_ = kernel_choices();
+        view_.add("machine/kernels", kernels_, optional);
         divergence_watch& watch = run_.update.divergence;
         view_.add("divergence/labels", watch.labels, needed);
         view_.add("divergence/start", watch.start, needed);
@@ -306,7 +317,7 @@ private:
     algorithm_state<D> algorithm_;
     staged_tensors<D> host_copies_;
     loss_scaler::state scale_;
-    std::string activations_;
+    std::string activations_, kernels_;
     std::int64_t loader_epoch_ = 0, loader_batch_ = 0;
     epoch_numbers counted_;
     state_view view_;

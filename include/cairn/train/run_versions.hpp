@@ -63,7 +63,6 @@ public:
         if (directory) {
             c.before_commit = [directory] {
                 directory->sync(metrics_log::name);  // the lines up to the state
-                autotune_cache::global().save(directory->file("autotune.tsv").string(), perf::fingerprint());
             };
             c.after_commit = [states = states(), keep = settings().keep] {
                 for (const std::string& name : versions_not_kept(states, keep)) remove_version(states, name);
