@@ -177,6 +177,10 @@ TEST_CASE("versions: a branch goes on where another run was, in a directory of i
     CHECK(other.parent_run == run);
     CHECK(other.parent_version.starts_with("00000006-"));
     CHECK(settings_of_version(test::newest_version(folder / "other")).has("optimizer.lr"));
+    train(
+        2,
+        {.out = folder / "early", .resume = {}, .from = locate_version(run + "@6").version.directory, .max_steps = 7});
+    CHECK(steps_of(folder / "early") == std::vector<std::int64_t>{7, 6});  // its beginning, too: for a kill before 7
     CHECK_THAT(test::message_of([&] { branch("done", run, {}); }), Catch::Contains("nothing is left to do"));
     CHECK_THAT(test::message_of([&] { branch("deep", run + "@6", {"model.filters=4"}); }),
                Catch::Contains("saved by another model"));
