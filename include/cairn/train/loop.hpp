@@ -121,9 +121,7 @@ private:
         require(is_left || steps == 0, (resuming ? run_.task.options.resume : run_.task.options.from).string(),
                 ": this run has done ", steps, " of ", run_.batches.last_step,
                 " steps, nothing is left to do; raise --steps, --epochs or --set train.epochs to go on");
-        const session_options& options = run_.task.options;
-        if (!options.from.empty() || !options.init.empty())  // --resume must not begin without it
-            save();
+        if (!run_.task.options.from.empty() || !run_.task.options.init.empty()) save();  // for --resume
         if (!run_.is_root()) return;
         if (resuming) log_.resume(*directory_, steps);
         directory_->write("config.toml", run_.task.settings.resolved());

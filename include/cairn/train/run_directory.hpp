@@ -1,6 +1,5 @@
 #pragma once
-// The directory that a run leaves: config.toml, metrics.jsonl, record.json, trace.json, state.cairn,
-// report.html.
+// The directory that a run leaves: config.toml, metrics.jsonl, record.json, trace.json, report.html, states/.
 // Whole files are replaced in one step (core/atomic_file.hpp), lines are added. One process at a time writes there.
 
 #include <cairn/core/atomic_file.hpp>
