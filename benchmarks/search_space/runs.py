@@ -94,14 +94,21 @@ class Runs:
         start = ["--from", f"{self.directory(node.parent)}@{self.result(node.parent)['steps']}"] if node.parent else self.init(node)
         return [*self.launch(), str(self.space.workload), *start, *self.settings(node), "--out", str(directory), *always]
 
+    def kernels(self, node):
+        """The kernels' choices of a first stage, and of the same trained alone: others have other last bits. Later stages have them from its version."""
+        cache = self.options.out / f"kernels-{self.space.name(type(node)(node.path))}"
+        if not cache.exists():
+            users = pathlib.Path(os.environ.get("CAIRN_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "cairn")
+            cache.mkdir(parents=True)
+            for file in users.glob("*.tsv"):
+                shutil.copy(file, cache)
+        return cache
+
     def start(self, node, place):
         """A process that trains it, in the `place`-th share of the cores."""
         environment = {"CAIRN_CEILINGS": "0", **os.environ}
-        if node.alone and not node.parent:  # with the kernels of the shared run: others have other last bits
-            cache = self.options.out / f"kernels-{self.space.name(node)}"
-            cache.mkdir(exist_ok=True)
-            shutil.copy(self.directory(type(node)(node.path)) / "autotune.tsv", cache)
-            environment["CAIRN_CACHE"] = str(cache)
+        if not node.parent:
+            environment["CAIRN_CACHE"] = str(self.kernels(node))
         cores, each = sorted(os.sched_getaffinity(0)), self.options.ranks * self.options.threads
         mine = cores[place * each:(place + 1) * each] if self.options.jobs > 1 else cores
 

@@ -50,7 +50,6 @@ if not resume:
         sys.exit(f"train: {out} holds a run already")
     out.mkdir()
     (out / "settings").write_text(json.dumps(setting))
-(out / "autotune.tsv").write_text("")
 stop = []
 signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
 rate = float(setting["optimizer.lr"])
@@ -204,7 +203,7 @@ def check_kills(at):
         out, kills = f"killed{trial}", 0
         while kills < 4:
             process = subprocess.Popen(at.command(SPACE, out, "--jobs", "2", "--oversubscribe"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                       env={**os.environ, "STEP_SECONDS": "0.002"})
+                                       env={**os.environ, "STEP_SECONDS": "0.02"})
             time.sleep(chance.uniform(0.3, 1.0))
             if process.poll() is not None:
                 break

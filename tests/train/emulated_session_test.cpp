@@ -20,6 +20,27 @@ TEST_CASE("session: on another device a run gives the host's losses and weights"
     }
 }
 
+TEST_CASE("session: frozen layers stay as they are on another device, in recorded steps too", "[train]") {
+    const folder dir;
+    for (const bool front : {true, false}) {
+        CAPTURE(front);
+        const auto go = [&]<class D>(D, const char* name, const char* graph, int steps) {
+            return run<D>(workloads[2], {.out = dir.path / concat(name, front), .resume = {}, .max_steps = steps},
+                          {front ? "optimizer.freeze=['conv*', 'bn*']" : "optimizer.freeze=['bn*', 'fc*']",
+                           "train.micro_batches=1", graph});
+        };
+        const run_figures host = go(cpu{}, "host", "train.cuda_graph=off", 9),
+                          begin = go(cpu{}, "begin", "train.cuda_graph=off", 1),
+                          plain = go(emulated_gpu{}, "plain", "train.cuda_graph=off", 9),
+                          recorded = go(emulated_gpu{}, "recorded", "train.cuda_graph=on", 9);
+        CHECK(distance(plain, host) < 1e-4);
+        CHECK(distance(recorded, plain) == 0);
+        const tensor<float>&first = begin.weights.front(), &now = plain.weights.front();
+        CHECK(std::equal(first.data(), first.data() + first.size(), now.data()) == front);
+        CHECK(plain.weights.back()[0] != begin.weights.back()[0]);
+    }
+}
+
 TEST_CASE("session: on another device a resumed run has the bits of one that was not stopped", "[train]") {
     const folder dir;
     const auto whole = run<emulated_gpu>(workloads[0], {.out = dir.path / "whole", .resume = {}, .max_steps = 4});
