@@ -94,6 +94,7 @@ trained train(const patterns& frozen, bool put_back, halves how = halves::togeth
 }
 
 TEST_CASE("frozen: what trains has the bits of a network whose frozen values are put back", "[frozen]") {
+    autotune_cache::global().set_policy(autotune_policy::first);
     for (const patterns& frozen : {patterns{"stem*"}, patterns{"stem*", "block*"}, patterns{"stem*", "block/conv1/*"},
                                    patterns{"*/bias"}, patterns{"hidden/weight"}, patterns{"norm/weight", "head/*"},
                                    patterns{"head*"}, patterns{"stem/conv/bias", "block/conv2*"}}) {
@@ -108,6 +109,7 @@ TEST_CASE("frozen: what trains has the bits of a network whose frozen values are
 }
 
 TEST_CASE("frozen: parameters have no place among those that train", "[frozen][arena]") {
+    autotune_cache::global().set_policy(autotune_policy::first);
     sequential<float> net = network();
     const index_t count = freeze(net.parameters(), {"stem*", "block*"});
     CHECK(count == (2 * 9 * 4 + 4) + 2 * (4 * 9 * 4 + 4));
@@ -125,6 +127,7 @@ TEST_CASE("frozen: parameters have no place among those that train", "[frozen][a
 }
 
 TEST_CASE("frozen: batch normalisation is by its running values, which stay", "[frozen][batch_norm]") {
+    autotune_cache::global().set_policy(autotune_policy::first);
     for (const auto act : {activation::none, activation::relu}) {
         batch_norm<float> layer({.channels = 3, .act = act});
         freeze(layer.parameters(), {});
@@ -155,6 +158,7 @@ TEST_CASE("frozen: batch normalisation is by its running values, which stay", "[
 }
 
 TEST_CASE("frozen: a use of a frozen parameter goes with it", "[frozen]") {
+    autotune_cache::global().set_policy(autotune_policy::first);
     sequential<float> net;
     net.add("table", embedding<float>({.num_embeddings = 5, .embedding_dim = 4, .tied = true}));
     net.add("head", linear<float>({.in = 4, .out = 5, .tied_to = "table/weight"}));
