@@ -5,10 +5,10 @@
 """
 
 import os
-import pathlib
 import sqlite3
-import subprocess
 
+import measured_runs
+from gpu import revision
 from search_space.runs import versions
 
 SQL = """WITH RECURSIVE path(leaf, run) AS (
@@ -74,6 +74,4 @@ def machine():
 
 
 def commit():
-    """Of this repository, "-dirty" where files differ from it."""
-    done = subprocess.run(["git", "-C", pathlib.Path(__file__).parent, "describe", "--always", "--dirty", "--abbrev=12"], capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+    return revision.of(measured_runs.ROOT) or "unknown"

@@ -14,7 +14,6 @@
 #include <cairn/state/version.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -44,7 +43,7 @@ public:
     /// Collective over the group, on the helpers of its ranks in the same order of versions: keeps this rank's sealed
     /// pack, and copies or parities of the others'. Throws where this rank's disk fails.
     void store(const pack_id& id, std::span<const std::byte> pack, const std::string& lineage) {
-        if (others_) kept_ = encode(others_->group, others_->kind, identity(id.version), pack, std::move(kept_));
+        if (others_) kept_ = encode(others_->group, others_->kind, id.version.bytes(), pack, std::move(kept_));
         const std::filesystem::path folder = directory_ / id.version.name();
         std::filesystem::create_directories(folder);
         direct_file<> file(folder / id.file());
@@ -117,12 +116,6 @@ private:
         const std::string pack = pack_id{{}, rank, 0}.file();
         return pack.substr(0, pack.size() - 4) + "kept";
     }
-    static version_identity identity(const version_id& id) {
-        version_identity bytes{};
-        std::memcpy(bytes.data(), &id.step, 8);
-        std::memcpy(bytes.data() + 8, id.attempt.data(), 16);
-        return bytes;
-    }
     static void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
         atomic_file<> file(path);
         file.write(bytes.data(), bytes.size());
@@ -181,7 +174,7 @@ private:
             rank_parts parts;
             if (data) parts.data = *data;
             if (kept) parts.kept = *kept;
-            if (auto rebuilt = rebuild(others_->group, identity(id.version), parts)) data = std::move(rebuilt);
+            if (auto rebuilt = rebuild(others_->group, id.version.bytes(), parts)) data = std::move(rebuilt);
         }
         require(data.has_value(), folder.string(), ": the pack of rank ", rank_, " is lost on ", host_,
                 others_ ? "" : ", and state.redundancy keeps no copy");

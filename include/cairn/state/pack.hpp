@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -41,6 +42,13 @@ struct version_id {
         std::snprintf(text, sizeof text, "%08lld-%012llx", static_cast<long long>(step),
                       static_cast<unsigned long long>(attempt[0] >> 16));
         return text;
+    }
+    /// Step and attempt as they lie in memory.
+    std::array<std::byte, 24> bytes() const {
+        std::array<std::byte, 24> all{};
+        std::memcpy(all.data(), &step, 8);
+        std::memcpy(all.data() + 8, attempt.data(), 16);
+        return all;
     }
 };
 

@@ -13,7 +13,6 @@
 #include <cairn/state/redundancy.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -153,7 +152,7 @@ private:
                 if (source.extension() != ".kept") continue;
                 std::vector<std::byte> bytes = bytes_of(source);
                 const kept_header h = read_kept_part(bytes).header;
-                if (h.version != identity(m.version)) continue;
+                if (h.version != m.version.bytes()) continue;
                 auto& [header, members] = groups.try_emplace(h.encoding(), h, group(h.sizes.size())).first->second;
                 member& one = members[static_cast<std::size_t>(h.rank)];
                 one.kept = std::move(bytes);
@@ -172,12 +171,6 @@ private:
                     return concat("what ", members.size(), " hosts keep for one another (", header.kind, ')');
         }
         return {};
-    }
-    static version_identity identity(const version_id& id) {  // as local_tier has it
-        version_identity bytes{};
-        std::memcpy(bytes.data(), &id.step, 8);
-        std::memcpy(bytes.data() + 8, id.attempt.data(), 16);
-        return bytes;
     }
     // An undamaged pack of a member, but for the one that is wanted.
     void read_data(const manifest& m, member& of, const manifest::pack& wanted) const {
