@@ -203,7 +203,7 @@ def check_kills(at):
         out, kills = f"killed{trial}", 0
         while kills < 4:
             process = subprocess.Popen(at.command(SPACE, out, "--jobs", "2", "--oversubscribe"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                       env={**os.environ, "STEP_SECONDS": "0.02"})
+                                       env={**os.environ, "STEP_SECONDS": "0.05"})
             time.sleep(chance.uniform(0.3, 1.0))
             if process.poll() is not None:
                 break
