@@ -38,7 +38,8 @@ def check_student():
 
 
 def check_signed_rank():
-    # Critical values of Wilcoxon's signed-rank sum, both sides together (exact; Hollander & Wolfe, table A.4); the interval begins one place later.
+    # Critical values of Wilcoxon's signed-rank sum, both sides together (exact; Hollander & Wolfe, table A.4).
+    # The interval begins one place later.
     tables = {0.95: {5: -1, 6: 0, 7: 2, 8: 3, 9: 5, 10: 8, 11: 10, 12: 13, 13: 17, 14: 21, 15: 25, 16: 29, 17: 34, 18: 40, 19: 46, 20: 52},
               0.99: {7: -1, 8: 0, 9: 1, 10: 3, 11: 5, 12: 7, 13: 9, 14: 12, 15: 15, 16: 19, 17: 23, 18: 27, 19: 32, 20: 37}}  # fmt: skip
     for confidence, table in tables.items():

@@ -17,7 +17,7 @@ from regression import verdict  # noqa: E402
 SERIES = 4000
 DELTA = verdict.delta_of(0.03)
 ORDERS = list(itertools.permutations(range(3)))
-# Of the logarithm of a launch: (standard deviation, lag-1 correlation). Two independent launches make a pair of √2 times that.
+# Of the logarithm of a launch: (standard deviation, lag-1 correlation). A pair of independent ones has √2 times that.
 NOISES = {"1.5 %": (0.015 / math.sqrt(2), 0), "3 %": (0.03 / math.sqrt(2), 0), "6 %": (0.06 / math.sqrt(2), 0), "15 %": (0.15 / math.sqrt(2), 0), "AR 8 %": (0.08, 0.7), "AR 20 %": (0.2, 0.7)}
 failures = []
 
