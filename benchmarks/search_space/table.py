@@ -8,7 +8,7 @@ import os
 import sqlite3
 
 import measured_runs
-from gpu import revision
+import revision
 from search_space.runs import versions
 
 SQL = """WITH RECURSIVE path(leaf, run) AS (
