@@ -1,6 +1,7 @@
 """What the scripts that compare Cairn with peers on several ranks share: programs that print a result, and how results are summed up."""
 
 import argparse
+import ctypes
 import json
 import os
 import pathlib
@@ -32,23 +33,33 @@ def end(process, grace=10):
             continue
 
 
-def run_child(command, timeout, figures=("samples_per_s",)):
-    """Runs a program and returns the last line of its output that is a JSON object in which these figures are positive."""
+def dies_with_parent():
+    """Of a program that is started: it is asked to end when this one is killed, so that it does not disturb what is measured later."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def last_lines(output, count=12):
+    return "\n".join("    " + line for line in output.splitlines()[-count:]) or "    (no output)"
+
+
+def output_of(command, timeout, **environment):
+    """Runs a program and returns all that it printed. `environment`: variables over those of this program. Failure where it cannot be started, or fails."""
     command = [str(word) for word in command]
     shown = shlex.join(command)
     # Both sides choose their own kernels: inherited choices may name an older core.
-    environment = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
+    inherited = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")}
     try:
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment,
+            env=inherited | environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
             start_new_session=True,
+            preexec_fn=dies_with_parent,
         )
     except OSError as error:
         raise Failure(f"cannot be started: {shown}: {error}") from error
@@ -59,18 +70,23 @@ def run_child(command, timeout, figures=("samples_per_s",)):
     finally:
         if process.returncode is None:
             end(process)
-    lines = output.splitlines()
-    tail = "\n".join("    " + line for line in lines[-12:]) or "    (no output)"
     if process.returncode != 0:
-        raise Failure(f"{shown}\nfailed (exit status {process.returncode}); its last lines:\n{tail}")
-    for line in reversed(lines):
+        raise Failure(f"{shown}\nfailed (exit status {process.returncode}); its last lines:\n{last_lines(output)}")
+    return output
+
+
+def run_child(command, timeout, figures=("samples_per_s",)):
+    """Runs a program and returns the last line of its output that is a JSON object in which these figures are positive."""
+    output = output_of(command, timeout)
+    for line in reversed(output.splitlines()):
         try:
             result = json.loads(line)
             if all(result[figure] > 0 for figure in figures):
                 return result
         except (KeyError, TypeError, ValueError):
             continue
-    raise Failure(f"{shown}\nended well, but printed no JSON object with positive {' and '.join(figures)}:\n{tail}")
+    shown = shlex.join(map(str, command))
+    raise Failure(f"{shown}\nended well, but printed no JSON object with positive {' and '.join(figures)}:\n{last_lines(output)}")
 
 
 def run_peer(command, timeout):

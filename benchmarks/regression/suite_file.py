@@ -1,0 +1,139 @@
+"""Suites: TOML files of benchmarks/suites, one [[metric]] each figure that is judged.
+
+    budget = 10                              minutes that a run may take; optional
+    [[metric]]
+    name = "lenet"
+    program = "train"                        in BUILD/benchmarks; what each prints: programs.py
+    workload = "lenet-mnist"                 of benchmarks/workloads, or a path; train alone
+    settings = ["train.batch=64"]            train --set
+    arguments = ["--min-bytes", "1048576"]   of any program
+    threads = 1                              of each rank
+    ranks = 1                                processes, by mpirun from 2 on
+    seconds = 2                              that a launch measures; at least 2
+    figure = "samples_per_s"                 of what the program prints, a path such as rows/0/seconds/auto; default: the program's own
+    better = "higher"                        or "lower"; of figures that are not the program's own
+    tolerance = 0.03                         difference that matters: 3 %
+    timeout = 120                            seconds after which a launch is ended
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import pathlib
+import re
+import tomllib
+
+from measured_runs import Failure
+
+FOLDER = pathlib.Path(__file__).resolve().parents[1] / "suites"
+LEAST_SECONDS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    name: str
+    program: str
+    workload: str = ""
+    settings: tuple = ()
+    arguments: tuple = ()
+    threads: int = 1
+    ranks: int = 1
+    seconds: float = LEAST_SECONDS
+    figure: str = ""
+    better: str = ""
+    tolerance: float = 0.03
+    timeout: float = 120
+
+    def described(self):
+        """All that is measured, as JSON: two metrics with the same hash can be compared. Neither name nor tolerance changes a measurement."""
+        return {key: value for key, value in json.loads(json.dumps(dataclasses.asdict(self))).items() if key not in ("name", "tolerance", "timeout")}
+
+    def hash(self):
+        return hashlib.sha256(json.dumps(self.described(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    name: str
+    metrics: tuple
+    budget: float | None = None  # minutes
+
+
+def path_of(name):
+    """The file of a suite: a name of benchmarks/suites, or a path. Failure naming those there are."""
+    for path in (pathlib.Path(name), FOLDER / f"{name}.toml"):
+        if path.is_file():
+            return path
+    raise Failure(f"there is no suite {name}; there are: {', '.join(sorted(p.stem for p in FOLDER.glob('*.toml')))}, or name a TOML file")
+
+
+def _typed(where, field, value, default):
+    kinds = {tuple: (list,), float: (int, float), int: (int,), str: (str,)}[type(default)]
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        raise Failure(f"{where}: {field} = {value!r} is of type {type(value).__name__}, expected {'a list of texts' if list in kinds else kinds[-1].__name__}")
+    if list in kinds:
+        if wrong := [word for word in value if not isinstance(word, str)]:
+            raise Failure(f"{where}: {field} has {wrong[0]!r}, which is no text")
+        return tuple(value)
+    return value
+
+
+def _metric(where, table):
+    fields = {field.name: field for field in dataclasses.fields(Metric)}
+    if unknown := set(table) - set(fields):
+        raise Failure(f"{where}: unknown {', '.join(sorted(unknown))}; a metric has {', '.join(fields)}")
+    for field in ("name", "program"):
+        if not isinstance(table.get(field), str) or not table[field]:
+            raise Failure(f"{where}: {field} is missing, or no text")
+    if not re.fullmatch(r"[a-zA-Z0-9][\w.-]*", table["name"]):
+        raise Failure(f"{where}: name = {table['name']!r}: letters, digits, '.', '-' and '_' alone, since files are called so")
+    where = f"{where}, {table['name']}"
+    defaults = {name: "" if field.default is dataclasses.MISSING else field.default for name, field in fields.items()}
+    defaults |= {name: float(defaults[name]) for name in ("seconds", "timeout")}
+    metric = Metric(**{field: _typed(where, field, value, defaults[field]) for field, value in table.items()})
+    for field, least in (("threads", 1), ("ranks", 1), ("seconds", LEAST_SECONDS)):
+        if getattr(metric, field) < least:
+            raise Failure(f"{where}: {field} = {getattr(metric, field)}: at least {least} is needed")
+    if not (math.isfinite(metric.seconds) and metric.seconds < metric.timeout):
+        raise Failure(f"{where}: timeout = {metric.timeout} has to be longer than the {metric.seconds} seconds that a launch measures")
+    if not 0 < metric.tolerance < 1:
+        raise Failure(f"{where}: tolerance = {metric.tolerance}: a part between 0 and 1 is needed, such as 0.03 for 3 %")
+    if metric.better not in ("", "higher", "lower"):
+        raise Failure(f"{where}: better = {metric.better!r}: expected \"higher\" or \"lower\"")
+    if bool(metric.figure) != bool(metric.better):
+        raise Failure(f"{where}: figure and better are given together, or neither: the program's own figure")
+    if (metric.workload or metric.settings) and metric.program != "train":
+        raise Failure(f"{where}: workload and settings are train's; {metric.program} has arguments")
+    if metric.program == "train" and not metric.workload:
+        raise Failure(f"{where}: train needs a workload")
+    return metric
+
+
+def read(path):
+    """Failure names the file, the metric and the field."""
+    try:
+        text = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as problem:
+        raise Failure(f"{path}: {problem}") from None
+    if unknown := set(text) - {"budget", "metric"}:
+        raise Failure(f"{path}: unknown {', '.join(sorted(unknown))}; a suite has budget and [[metric]]")
+    budget = text.get("budget")
+    if budget is not None and not (_typed(path, "budget", budget, 1.0) > 0):
+        raise Failure(f"{path}: budget = {budget}: minutes above 0 are needed")
+    tables = text.get("metric")
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        raise Failure(f"{path}: the suite is empty: it needs at least one [[metric]]")
+    metrics = tuple(_metric(f"{path}, metric {number}", table) for number, table in enumerate(tables, 1))
+    names = [metric.name for metric in metrics]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise Failure(f"{path}: two metrics are called {twice[0]}; a name is that of one")
+    return Suite(path.stem, metrics, budget)
+
+
+def selected(suite, only):
+    """The metrics whose names contain one of these texts, or all of them. Failure where a text selects nothing."""
+    for text in only:
+        if not any(text in metric.name for metric in suite.metrics):
+            raise Failure(f"--only {text}: no metric of {suite.name} is called so; there are: {', '.join(metric.name for metric in suite.metrics)}")
+    return tuple(metric for metric in suite.metrics if not only or any(text in metric.name for text in only))
