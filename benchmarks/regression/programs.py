@@ -8,7 +8,6 @@ the median of what it repeated:
 
 import json
 import math
-import pathlib
 import shlex
 import statistics
 
@@ -29,21 +28,13 @@ def figure_of(metric):
     return OWN[metric.program]
 
 
-def workload_path(metric):
-    """Failure where there is no such file."""
-    for path in (pathlib.Path(metric.workload), measured_runs.ROOT / "benchmarks" / "workloads" / f"{metric.workload}.toml"):
-        if path.is_file():
-            return path.resolve()
-    raise Failure(f"{metric.name}: there is no workload {metric.workload}, neither in benchmarks/workloads nor as a file")
-
-
 def command(metric, build, steps, scratch):
     """The words that start one launch. `steps`: of train; `scratch`: folder for files that the program writes."""
     words = [str(build / "benchmarks" / metric.program)]
     if metric.ranks > 1:
         words = [*shlex.split(measured_runs.default_mpirun()), "-np", str(metric.ranks), *words]
     if metric.program == "train":
-        words += [str(workload_path(metric)), "--throughput", "--threads", str(metric.threads), "--steps", str(steps)]
+        words += [str(metric.workload_path()), "--throughput", "--threads", str(metric.threads), "--steps", str(steps)]
         words += [word for setting in metric.settings for word in ("--set", setting)]
     elif metric.program == "collectives":
         words += ["--seconds", f"{metric.seconds:g}"]

@@ -51,8 +51,8 @@ def _beside_build(run, metric):
     if settled:
         return result | settled
     if judged.verdict is None:
-        short = "--quick" if run.quick else "the budget"
         looked = judged.series[0].candidate is not None
+        short = "the budget" if run.wanted(metric) else "--quick"
         return result | {"verdict": "inconclusive" if looked else "not-run", "why": f"{short} ended before {'it was decided' if looked else 'the first look'}"}
     if judged.verdict == "disturbed":
         return result | {"verdict": "disturbed", "why": f"A2 beside A, the same program, is {found.control.ratios()[0]:.3f}"}

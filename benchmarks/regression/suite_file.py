@@ -46,8 +46,19 @@ class Metric:
     timeout: float = 120
 
     def described(self):
-        """All that is measured, as JSON: two metrics with the same hash can be compared. Neither name nor tolerance changes a measurement."""
-        return {key: value for key, value in json.loads(json.dumps(dataclasses.asdict(self))).items() if key not in ("name", "tolerance", "timeout")}
+        """All that is measured, as JSON: two metrics with the same hash can be compared. Neither name nor tolerance changes a measurement; what the
+        workload's file says does."""
+        fields = {key: value for key, value in json.loads(json.dumps(dataclasses.asdict(self))).items() if key not in ("name", "tolerance", "timeout")}
+        if self.workload:
+            fields["workload_digest"] = hashlib.sha256(self.workload_path().read_bytes()).hexdigest()[:16]
+        return fields
+
+    def workload_path(self):
+        """Failure where there is no such file."""
+        for path in (pathlib.Path(self.workload), FOLDER.parent / "workloads" / f"{self.workload}.toml"):
+            if path.is_file():
+                return path.resolve()
+        raise Failure(f"{self.name}: there is no workload {self.workload}, neither in benchmarks/workloads nor as a file")
 
     def hash(self):
         return hashlib.sha256(json.dumps(self.described(), sort_keys=True).encode()).hexdigest()[:16]

@@ -26,43 +26,28 @@ import json_file  # noqa: E402
 from measured_runs import Failure  # noqa: E402
 from regression import builds, programs, references, run as runs, suite_file  # noqa: E402
 
-# Speed and noise by the name of the workload. The noise is drawn from the place of a launch (series, block, arm), which
-# the run's files tell: a launch that is repeated after a kill gives the same figure.
-TRAIN = r'''#!/usr/bin/env -S python3 -SE
-import hashlib, json, os, sys, time
-words = sys.argv[1:]
-assert "--throughput" in words and "--steps" in words and "--threads" in words, words
-name = os.path.basename(words[0])[:-5]
-here = os.path.dirname(os.path.abspath(__file__))
-arm, run = os.path.basename(os.path.dirname(here)), os.path.dirname(os.path.dirname(os.path.dirname(here)))
-try:
-    known = json.load(open(f"{run}/metrics/{name}.json"))
-except FileNotFoundError:
-    known = {"series": []}
-place = f"{name} {len(known['series'])} {len(known['series'][-1]) if known['series'] else 0} {arm} {os.environ.get('CHANCE')}"
-def noise(i):
-    return int.from_bytes(hashlib.blake2b(f"{place} {i}".encode(), digest_size=4).digest(), "big") / 2**32 - 0.5
-deviation, slowdown, speed = NOISE.get(name, 0.01), SLOWDOWN if name != "same" else 1, 100.0
-if name == "disturbed" and arm == "A2":
-    speed *= 0.8
-rate = speed / slowdown * (1 + deviation * sum(noise(i) for i in range(4)))
-if name == "dies" and arm == "B":
-    print("out of memory"); sys.exit(3)
-if name == "dies_once" and arm == "A2" and place.split()[2] == "2" and not os.path.exists(f"{run}/died"):
-    open(f"{run}/died", "w"); os.kill(os.getpid(), 9)
-if name == "hangs":
-    time.sleep(60)
-if name == "threads":
-    rate *= int(words[words.index("--threads") + 1])
-cache = os.environ["CAIRN_CACHE"]
-os.makedirs(cache, exist_ok=True)
-there = os.path.exists(f"{cache}/autotune.tsv")
-if not there:
-    open(f"{cache}/autotune.tsv", "w").write("chosen by " + arm)
-printed = {"zero": 0, "negative": -3.0, "nan": float("nan"), "text": "fast"}.get(name, rate)
-if name == "none":
-    print("step 1"); sys.exit()
-print(json.dumps({"samples_per_s": printed, "batch": 1, "steps": int(words[words.index("--steps") + 1]), "choices": open(f"{cache}/autotune.tsv").read()}))
+# Speed and noise by the name of the workload. The noise is drawn from the place of a launch (block, arm), which the
+# run's files tell: a launch that is repeated after a kill gives the same figure.
+TRAIN = r'''#!/bin/sh
+case "$*" in *.toml\ --throughput\ --threads*--steps*) ;; *) echo "bad words: $*"; exit 9 ;; esac
+name=${1##*/} name=${name%.toml} folder=${0%/benchmarks/*}
+arm=${folder##*/} run=${folder%/arms/*}
+blocks=$(grep -c '"order"' "$run/metrics/$name.json" 2>/dev/null)
+slowdown=SLOWDOWN deviation=0.01
+case $name in NOISE same) slowdown=1 ;; esac
+case $name-$arm in
+    disturbed-A2) slowdown=1.25 ;;
+    none-*) echo "step 1"; exit ;;
+    hangs-*) exec sleep 60 ;;
+    dies-B) echo "out of memory"; exit 3 ;;
+    dies_once-A2) [ "$blocks" != 2 ] || [ -e "$run/died" ] || { touch "$run/died"; kill -9 $$; } ;;
+esac
+[ -e "$CAIRN_CACHE/autotune.tsv" ] || { mkdir -p "$CAIRN_CACHE"; printf "chosen by $arm" > "$CAIRN_CACHE/autotune.tsv"; }
+set -- $(echo "$name ${blocks:-0} $arm $CHANCE" | cksum)
+awk -v seed=$(($1 % 1000003)) -v name=$name -v slowdown=$slowdown -v deviation=$deviation 'BEGIN {
+    srand(seed); rate = 100 / slowdown * (1 + deviation * (rand() + rand() + rand() + rand() - 2))
+    printf "{\"samples_per_s\": %s, \"batch\": 1}\n", name == "zero" ? "0" : name == "nan" ? "NaN" : sprintf("%.9g", rate)
+}'
 '''
 failures = []
 
@@ -89,7 +74,7 @@ class Place:
         folder = self.folder / name
         (folder / "benchmarks").mkdir(parents=True, exist_ok=True)
         program = folder / "benchmarks" / "train"
-        program.write_text(TRAIN.replace("SLOWDOWN", str(slowdown)).replace("NOISE", repr(noise or {})))
+        program.write_text(TRAIN.replace("SLOWDOWN", str(slowdown)).replace("NOISE", "".join(f"{name}) deviation={value} ;; " for name, value in (noise or {}).items())))
         program.chmod(0o755)
         if options:
             (folder / "CMakeCache.txt").write_text(options)
@@ -172,8 +157,8 @@ def check_verdicts(at):
 
 def check_kills(at):
     """The run that was killed at random moments has the files of one that was not."""
-    a, b = at.build("a", noise={"two": 0.04}), at.build("b", 1.1, {"two": 0.04})
-    file = at.suite("kills", "lenet", "two")
+    a, b = at.build("a", noise={"lenet": 0.03}), at.build("b", 1.1, {"lenet": 0.03})
+    file = at.suite("kills", "lenet", "same")
     began = time.monotonic()
     at.main("compare", a, b, file, "--out", at.folder / "whole", status=15)
     long = time.monotonic() - began
@@ -297,7 +282,7 @@ def check_input(at):
     for name in suite_file.FOLDER.glob("*.toml"):
         at.main("list", name.stem)
         for metric in suite_file.read(name).metrics:
-            check(not metric.workload or programs.workload_path(metric), f"{name}: {metric.name} has a workload")
+            check(not metric.workload or metric.workload_path(), f"{name}: {metric.name} has a workload")
             programs.figure_of(metric)
 
 
@@ -365,6 +350,9 @@ def check_references(at):
     check([entry["accepted"]["reason"] for entry in references.read(path)] == ["slower on purpose"], "--anew begins anew")
     at.main("calibrate", file, "--build", a, says=("floor",))
     floor = references.floors(machine)[metric.hash()]
+    before = metric.hash()
+    (at.folder / "lenet.toml").write_text("# changed")
+    check(metric.hash() != before, "what a changed workload measures is something else")
     check(floor["blocks"] == 10 and 0 <= floor["floor"] < 0.01, "calibrate measures by how much equal programs differ", floor)
     noisy = at.build("drift", noise={"disturbed": 0})
     at.main("calibrate", at.suite("drift", "disturbed"), "--build", noisy)
