@@ -1,6 +1,7 @@
 """This machine: the fingerprint by which records name it, and the conditions under which something is measured. Linux; what it does not tell is None.
 
-machine() reads what a reboot does not change: no clock rates, no load."""
+machine() reads what a reboot does not change: no clock rates, no load. include/cairn/train/host.hpp reads the same for the records of `train`, and
+tests/checks/program.py compares the two."""
 
 import datetime
 import math

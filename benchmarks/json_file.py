@@ -46,9 +46,11 @@ def result(path):
 class Runs:
     """The runs of a comparison in a JSON file beside its description; they are written one by one, so that a stopped comparison goes on."""
 
-    def __init__(self, path, description):
-        """Reads the runs that `path` (None: no file) holds. Ends the script where they are of another description."""
+    def __init__(self, path, description, header=None):
+        """Reads the runs that `path` (None: no file) holds. Ends the script where they are of another description. `header`: fields of a record (record.make)
+        for a new file; in one that goes on, "continued" tells when, by which revision, and on which machine."""
         self.path, self.description, self.runs = path, json.loads(json.dumps(description)), []
+        self.header = dict(header or {})
         if path and not path.resolve().parent.is_dir():
             sys.exit(f"{path}: there is no such folder")
         if not path or not path.exists():
@@ -57,6 +59,10 @@ class Runs:
             earlier = json.loads(path.read_text())
             other = [key for key, value in self.description.items() if earlier.get(key) != value]
             self.runs = earlier["runs"]
+            here, self.header = self.header, {key: value for key, value in earlier.items() if key != "runs" and key not in self.description}
+            if here and "schema" in self.header:
+                again = {"when": here["when"], "revision": here["revision"], "fingerprint": here["machine"]["fingerprint"]}
+                self.header["continued"] = [*self.header.get("continued", []), again]
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             sys.exit(f"{path} is not a file of this program ({problem!r}): name another file, or remove it")
         if other:
@@ -72,5 +78,5 @@ class Runs:
             return run
         self.runs.append({**which, **make()})
         if self.path:
-            write(self.path, {**self.description, "runs": self.runs}, indent=None)
+            write(self.path, {**self.header, **self.description, "runs": self.runs}, indent=None)
         return self.runs[-1]

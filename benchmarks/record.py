@@ -15,7 +15,7 @@
     seeds          []
     expires        date after which it is no reference; null: never
 
-and whatever else its writer adds. A time of several ranks is the largest of them."""
+and whatever else its writer adds. A time of several ranks is the largest of them. `train` writes such a record (include/cairn/train/record.hpp)."""
 
 import datetime
 import json
@@ -29,6 +29,7 @@ import measured_runs
 import revision
 
 SCHEMA = 1
+BEGIN = host.Watch()  # of this script
 KINDS = ("rate", "time", "bytes", "count", "quality")
 NUMBER = (int, float)
 FIELDS = {  # each with its types; None among them: null
@@ -49,9 +50,9 @@ def metric(name, value, unit, better, kind, values=None):
 
 
 def make(benchmark, settings, metrics=(), watch=None, threads=None, ranks=None, **more):
-    """A record of what this script measured here. `watch`: the host.Watch that was made when it began. `more`: further fields, or such as `seeds` and
+    """A record of what this script measured here. `watch`: made when the measurement began; None: when the script began. `more`: further fields, or such as `seeds` and
     `libraries` in place of empty ones."""
-    watch = watch or host.Watch()
+    watch = watch or BEGIN
     return {
         "schema": SCHEMA,
         "benchmark": benchmark,
@@ -73,6 +74,17 @@ def make(benchmark, settings, metrics=(), watch=None, threads=None, ranks=None, 
         "expires": None,
         **more,
     }
+
+
+def of_script(benchmark, options, found):
+    """The record of a script with such options (argparse), and what it found beside, under names of its own."""
+    settings = json.loads(json.dumps(vars(options), default=str))
+    return {**make(benchmark, settings, threads=found.get("threads"), ranks=found.get("ranks")), **found}
+
+
+def runs(path, benchmark, description):
+    """json_file.Runs whose file is a record: the description is its settings."""
+    return json_file.Runs(path, description, make(benchmark, description))
 
 
 def _name(kind):
@@ -163,6 +175,30 @@ def value(record, name):
         if entry["name"] == name:
             return entry["value"]
     raise ValueError(f"{record['benchmark']}: no metric '{name}'; there are {', '.join(entry['name'] for entry in record['metrics']) or 'none'}")
+
+
+def joined(runs):
+    """One record of trainings that differ in nothing but their seeds: seeds and values by launch side by side, the mean as each metric's value. ValueError where
+    something else differs, or a seed is there twice."""
+
+    def what(run):
+        settings = {key: text for key, text in run["settings"].items() if key != "train.seed"}
+        return {"benchmark": run["benchmark"], "settings": settings, "machine": run["machine"]["fingerprint"], "revision": run["revision"],
+                "threads": run["threads"], "ranks": run["ranks"], "metrics": [entry["name"] for entry in run["metrics"]]}
+
+    first, seeds = runs[0], [seed for run in runs for seed in run["seeds"]]
+    for run in runs[1:]:
+        if differs := [key for key, found in what(run).items() if found != what(first)[key]]:
+            raise ValueError(f"{first['benchmark']}: records of seeds {first['seeds']} and {run['seeds']} differ in {', '.join(differs)}: they are no runs of one training")
+    if len(seeds) != len(set(seeds)):
+        raise ValueError(f"{first['benchmark']}: seeds {seeds}: one is there twice")
+    metrics = []
+    for entries in zip(*(run["metrics"] for run in runs)):
+        values = [entry["value"] for entry in entries]
+        metrics.append({**entries[0], "value": sum(values) / len(values), "values": values})
+    settings = what(first)["settings"]
+    return {**{field: first[field] for field in FIELDS}, "when": min(run["when"] for run in runs), "settings": settings, "settings_hash": hash_of(settings),
+            "conditions": {"runs": [run["conditions"] for run in runs]}, "oversubscribed": any(run["oversubscribed"] for run in runs), "metrics": metrics, "seeds": seeds}
 
 
 def is_dirty(record):

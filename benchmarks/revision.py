@@ -1,7 +1,11 @@
-"""Which state of this repository programs and scripts are of."""
+"""Which state of this repository programs and scripts are of.
+
+    python3 benchmarks/revision.py PROGRAM    leaves that in PROGRAM.revision, where the program looks for it: the build's last step"""
 
 import hashlib
+import pathlib
 import subprocess
+import sys
 
 
 def of(root):
@@ -19,3 +23,7 @@ def of(root):
     except (OSError, subprocess.SubprocessError):
         return None
     return commit + (f"+{hashlib.sha256(changes).hexdigest()[:8]}" if changes else "")
+
+
+if __name__ == "__main__":
+    pathlib.Path(sys.argv[1] + ".revision").write_text((of(pathlib.Path(__file__).resolve().parent.parent) or "") + "\n")

@@ -4,11 +4,8 @@
     version(run, version, bytes, digest)                saved states, the newest last
 """
 
-import os
 import sqlite3
 
-import measured_runs
-import revision
 from search_space.runs import versions
 
 SQL = """WITH RECURSIVE path(leaf, run) AS (
@@ -66,12 +63,3 @@ def show(table):
 
 def text_of(value):
     return "-" if value is None else f"{value:.5g}" if type(value) is float and value != int(value) else str(int(value)) if type(value) is float else str(value)
-
-
-def machine():
-    name = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-    return f"{os.cpu_count()} cores, {name}"
-
-
-def commit():
-    return revision.of(measured_runs.ROOT) or "unknown"

@@ -2,6 +2,7 @@
 """Checks the records of measurements: what makes a machine the same one, the conditions, what is no record, and that each file in reference/ is a record
 or known as history."""
 
+import argparse
 import copy
 import json
 import os
@@ -150,6 +151,39 @@ def bad_records(folder):
     record.check(other)
 
 
+def seeds():
+    def run(seed, loss, rate="0.1"):
+        return record.make("b", {"train.seed": str(seed), "lr": rate}, [record.metric("loss", loss, "", "lower", "quality")], seeds=[seed])
+
+    together = record.check(record.joined([run(1, 3.0), run(2, 5.0)]))
+    assert together["seeds"] == [1, 2] and together["metrics"][0]["values"] == [3.0, 5.0] and record.value(together, "loss") == 4.0
+    assert together["settings"] == {"lr": "0.1"} and len(together["conditions"]["runs"]) == 2
+    for others, what in (([run(2, 5.0, rate="0.2")], "differ in settings"), ([run(1, 5.0)], "twice")):
+        try:
+            record.joined([run(1, 3.0), *others])
+            raise AssertionError(what)
+        except ValueError as problem:
+            assert what in str(problem), problem
+
+
+def comparisons(folder):
+    """Scripts' records have their options as settings, and what they found beside. Runs that are written one by one are a record from the first one on, and say where they went on; older files stay what they are."""
+    options = argparse.Namespace(json=folder / "x.json", pairs=3, set=["a=b"], accuracy=None)
+    found = record.check(record.of_script("compare", options, {"threads": 2, "summary": [1]}))
+    assert found["settings"] == {"json": str(folder / "x.json"), "pairs": 3, "set": ["a=b"], "accuracy": None} and found["threads"] == 2 and found["summary"] == [1]
+    assert found["when"] == record.BEGIN.when
+    path = folder / "runs.json"
+    record.runs(path, "compare", {"workload": "w"}).once({"seed": 1}, lambda: {"loss": 0.5})
+    first = record.read(path)
+    assert first["benchmark"] == "compare" and first["runs"] == [{"seed": 1, "loss": 0.5}] and first["settings"] == {"workload": "w"} and "continued" not in first
+    record.runs(path, "compare", {"workload": "w"}).once({"seed": 2}, lambda: {"loss": 0.25})
+    second = record.read(path)
+    assert len(second["runs"]) == 2 and second["when"] == first["when"] and [part["fingerprint"] for part in second["continued"]] == [host.machine()["fingerprint"]]
+    path.write_text('{"workload": "w", "runs": [{"seed": 1}]}')
+    record.runs(path, "compare", {"workload": "w"}).once({"seed": 2}, lambda: {})
+    assert json.loads(path.read_text()) == {"workload": "w", "runs": [{"seed": 1}, {"seed": 2}]}
+
+
 def references():
     """Each file is a record, or named as history."""
     folder = measured_runs.ROOT / "reference"
@@ -167,5 +201,7 @@ with tempfile.TemporaryDirectory() as name:
     conditions(pathlib.Path(name, "root"))
     revisions(pathlib.Path(name))
     bad_records(pathlib.Path(name))
+    comparisons(pathlib.Path(name))
+seeds()
 references()
 print("records: all right")

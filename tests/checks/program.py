@@ -19,6 +19,11 @@ import time
 import zlib
 
 root = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(root / "benchmarks"))
+sys.dont_write_bytecode = True
+import host  # noqa: E402
+import record as records  # noqa: E402
+
 failures = []
 
 
@@ -185,6 +190,26 @@ def wait_for(condition, seconds=120):
     return condition()
 
 
+def check_record(run, launches, least):
+    """It is one of the schema, of this machine as scripts name it, and counts the seconds of all processes, at least so many."""
+    try:
+        record = records.read(run / "record.json")
+    except (OSError, ValueError) as problem:
+        check(False, f"{run.name}: the record: {problem}")
+        return
+    machine = host.machine()
+    check({key: record["machine"].get(key) for key in machine} == machine, f"{run.name}: train and scripts name this machine alike", f"{record['machine']} {machine}")
+    check(record["settings_hash"] == records.hash_of(record["settings"]), f"{run.name}: train and scripts hash settings alike", str(record["settings"]))
+    seconds = [launch["seconds"] for launch in record["launches"]]
+    total = records.value(record, "seconds")
+    check(len(seconds) == launches and abs(sum(seconds) - total) < 1e-6 and total > least and min(seconds) > 0, f"{run.name}: the record has the seconds of all processes",
+          f"{seconds} {total} {least}")
+    conditions = record["conditions"]
+    check(conditions["node"] and conditions["load"] >= 0 and conditions["quota"] == host.quota(), f"{run.name}: conditions are recorded", str(conditions))
+    check(len(record["binding"]) == record["ranks"] and record["kernels"] and record["libraries"] and str(run) in record["command"] and
+          (record["revision"] or "0")[:12].isalnum(), f"{run.name}: the record says how to repeat it", str(record)[:3000])
+
+
 def check_ends(train, workload, folder):
     """A full disk under the output, a second run in the directory, and signals, also by way of mpirun."""
     folder = pathlib.Path(folder)
@@ -208,6 +233,7 @@ def check_ends(train, workload, folder):
         result = subprocess.run([str(train), "--resume", str(run), "--steps", str(record["steps"] + 1)], cwd=folder, text=True, capture_output=True)
         check(result.returncode == 0 and json.loads(result.stdout.splitlines()[-1])["steps"] == record["steps"] + 1,
               f"{run.name}: an interrupted run goes on where it was", result.stdout + result.stderr)
+        check_record(run, 2, record["seconds"])
 
     with open("/dev/full", "w") as full:
         result = subprocess.run([str(train), str(workload), "--steps", "1", "--out", f"{folder}/full", *long], stdout=full, stderr=subprocess.PIPE, text=True, cwd=folder)
@@ -280,7 +306,7 @@ def check_simulated_run(run, workload, machine, folder):
         out = folder / name
         code, text, last = run(workload, "--simulate", machine, "--ranks", 2, "--steps", 4, "--out", out, "--trace-ranks", "0,1", "--set", "train.log_every=1")
         check(code == 0 and {"metrics.jsonl", "record.json", "report.html", "trace.json", "config.toml"} <= {f.name for f in out.iterdir()}, "a simulation leaves a run's directory", text)
-        records.append(json.loads((out / "record.json").read_text()))
+        records.append({key: value for key, value in json.loads((out / "record.json").read_text()).items() if key not in ("when", "command", "conditions", "launches")})
         texts.append((out / "metrics.jsonl").read_text() + (out / "trace.json").read_text())
     check(records[0] == records[1] and texts[0] == texts[1], "which repeats", str(records))
     steps = records[0]["simulated"]["steps"]
@@ -420,6 +446,7 @@ def main():
         same = {key: (result.get(key), resumed.get(key)) for key in set(result) | set(resumed) if key not in timing}
         check(all(a == b for a, b in same.values()), "a resumed run ends like an unbroken one", str(same))
 
+        check_record(parts, 2, 0)
         check_predictions(run, workload, folder)
 
         before = {name: (parts / name).read_bytes() for name in ("record.json", "metrics.jsonl", "trace.json")}

@@ -10,6 +10,7 @@
 #include <cairn/perf/machine.hpp>
 #include <cairn/perf/rapl.hpp>
 #include <cairn/train/evaluate.hpp>
+#include <cairn/train/launches.hpp>
 #include <cairn/train/metrics_log.hpp>
 #include <cairn/train/process.hpp>
 #include <cairn/train/progress.hpp>
@@ -70,10 +71,13 @@ public:
         save();
         outcome_.interrupted = stopped_;
         if (versions_) outcome_.states = versions_->report();
-        outcome_.seconds = seconds();
+        outcome_.seconds_here = whole_.seconds();
+        outcome_.seconds = launches_.earlier() + outcome_.seconds_here;
         outcome_.joules = energy_.joules();
         outcome_.why_no_joules = energy_.why_not();
         if (on_phantom_rank()) tell_simulated();
+        if (directory()) launches_.end(*directory_, outcome_.seconds_here, median(log_.rates()));
+        outcome_.launches = launches_.all();
         return write_report(run_, directory(), outcome_, log_);
     }
 
@@ -90,12 +94,6 @@ private:
         outcome_.joules_a_step = terms_.joules();
         outcome_.joules = outcome_.joules_a_step > 0 ? std::optional(phantom_here->joules()) : std::nullopt;
         outcome_.why_no_joules = "the machine's description has no watts";
-    }
-
-    // A run that was killed between its last step and its record only writes the record: its time is in its log.
-    double seconds() const {
-        const bool trained = algorithm_.steps() > first_step_;
-        return trained ? whole_.seconds() : log_.last("seconds").value_or(whole_.seconds());
     }
 
     /// Of rank 0; null on the others.
@@ -123,7 +121,7 @@ private:
                 " steps, nothing is left to do; raise --steps, --epochs or --set train.epochs to go on");
         if (!run_.task.options.from.empty() || !run_.task.options.init.empty()) save();  // for --resume
         if (!run_.is_root()) return;
-        if (resuming) log_.resume(*directory_, steps);
+        launches_.begin(*directory_, resuming ? log_.resume(*directory_, steps) : 0);
         directory_->write("config.toml", run_.task.settings.resolved());
     }
 
@@ -241,7 +239,7 @@ private:
         nlohmann::json entry = log_.take_steps();
         entry["step"] = step;
         entry["epoch"] = run_.batches.epochs_of(step);
-        entry["seconds"] = whole_.seconds();
+        entry["seconds"] = launches_.earlier() + whole_.seconds();
         if (const auto joules = energy_.joules()) entry["joules"] = *joules;
         if (run_.update.activations) {
             const audit_report& audit = run_.update.activations->last();
@@ -387,6 +385,7 @@ private:
     std::optional<run_directory> directory_;      // of rank 0
     std::optional<run_versions<D, T>> versions_;  // none where a simulated machine has no file system
     metrics_log log_;
+    run_launches launches_;
     run_outcome outcome_;
     step_terms_log terms_{run_.is_root()};
     std::optional<weight_growth<D>> growth_;  // since this run began or went on

@@ -62,19 +62,22 @@ struct run_progress {
 class metrics_log {
 public:
     /// Takes over the lines of a run that goes on from step `until`; lines of later steps, which that run did before it
-    /// was killed, go.
-    void resume(const run_directory& directory, std::int64_t until) {
+    /// was killed, go. Returns the seconds that the last of all lines tells, 0 without one.
+    double resume(const run_directory& directory, std::int64_t until) {
         std::ifstream in(directory.file(name));
         std::string kept;
         int number = 0;
+        double seconds = 0;
         for (std::string text; std::getline(in, text);) {
             ++number;
             const auto entry = parse_metrics(text, concat(directory.file(name).string(), ':', number));
+            if (entry && has_number(*entry, "seconds")) seconds = (*entry)["seconds"].get<double>();
             if (!entry || (*entry)["step"].get<std::int64_t>() > until) continue;
             remember(*entry);
             kept += text + '\n';
         }
         directory.write(name, kept);
+        return seconds;
     }
 
     void add(const run_directory* directory, const nlohmann::json& entry) {

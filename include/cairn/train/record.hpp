@@ -1,17 +1,26 @@
 #pragma once
 // The record of a run: record.json, the numbers of the report page, and the table at the end.
 
+#include <cairn/comm/collectives/text.hpp>
 #include <cairn/core/environment.hpp>
 #include <cairn/core/memory.hpp>
+#include <cairn/device/autotune.hpp>
 #include <cairn/objectives/objective.hpp>
 #include <cairn/perf/machine.hpp>
+#include <cairn/train/host.hpp>
+#include <cairn/train/process.hpp>
 #include <cairn/train/profile.hpp>
 #include <cairn/train/progress.hpp>
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,18 +73,98 @@ inline nlohmann::json memory_by_category(const memory_pool& pool) {
 /// Whether a run's record is to have the machine's ceilings: unless CAIRN_CEILINGS=0.
 inline bool asked_for_ceilings() { return environment_number("CAIRN_CEILINGS", 1, 0, 1, "0 or 1") == 1; }
 
-/// `ceilings`: measure the machine's peaks with products of T, which takes seconds.
+/// Measures the machine's peaks with products of T, which takes seconds.
 template <class T>
-nlohmann::json machine_json(bool ceilings) {
-    if (!ceilings) return {{"fingerprint", perf::fingerprint()}};
-    return {{"fingerprint", perf::fingerprint()},
-            {"matrix_peak_gflops", perf::measured_matrix_peak<T>().gflops},
-            {"copy_gb_per_s", perf::measured_bandwidth()}};
+void add_ceilings(nlohmann::json& machine) {
+    machine["matrix_peak_gflops"] = perf::measured_matrix_peak<T>().gflops;
+    machine["copy_gb_per_s"] = perf::measured_bandwidth();
 }
 
-/// record.json without what only the run knows (memory, threads, batch, parameters).
+/// "optimizer.lr" → "0.001": the values as TOML.
+inline nlohmann::json settings_json(const std::string& toml) {
+    nlohmann::json all = nlohmann::json::object();
+    std::istringstream lines(toml);
+    std::string section;
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with('[')) section = line.substr(1, line.size() - 2) + '.';
+        if (const auto at = line.find(" = "); at != std::string::npos)
+            all[section + line.substr(0, at)] = line.substr(at + 3);
+    }
+    return all;
+}
+
+/// This program's command line, as a shell takes it.
+inline std::string command_line() {
+    std::ifstream in("/proc/self/cmdline");
+    std::string command;
+    for (std::string word; std::getline(in, word, '\0');) {
+        const bool plain = !word.empty() && word.find_first_not_of(
+                                                "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                "0123456789_-+=./,:@%") == std::string::npos;
+        for (auto at = word.find('\''); !plain && at != std::string::npos; at = word.find('\'', at + 4))
+            word.replace(at, 1, "'\\''");
+        command += (command.empty() ? "" : " ") + (plain ? word : '\'' + word + '\'');
+    }
+    return command;
+}
+
+/// What it was built from: PROGRAM.revision, which the build leaves beside the program; null without it.
+inline nlohmann::json program_revision() {
+    std::error_code none;
+    const auto program = std::filesystem::read_symlink("/proc/self/exe", none);
+    const std::string revision = detail::first_line(program.string() + ".revision");
+    return revision.empty() ? nlohmann::json() : nlohmann::json(revision);
+}
+
+/// Collective. Of each rank "node:processors allowed threads peak": where it runs, on how many processors, with how
+/// many threads, and its most resident bytes.
+template <Communicator C>
+std::vector<std::string> places_of_ranks(C& c) {
+    const auto [processors, count] = allowed_processors();
+    return all_gather_text(
+        c, concat(node_name(), ':', processors, ' ', count, ' ', threads(), ' ', peak_resident_bytes()));
+}
+
+/// Where a record comes from: benchmarks/record.py has the fields. `places`: places_of_ranks().
+inline nlohmann::json origin_of_record(const std::string& settings, const std::vector<std::string>& places) {
+    std::map<std::string, std::pair<int, int>> shared;  // place → its processors, and threads of all ranks there
+    nlohmann::json binding = nlohmann::json::array(), peaks = nlohmann::json::array();
+    for (const std::string& text : places) {
+        std::istringstream words(text);
+        std::string place;
+        int processors = 0, threads = 0;
+        index_t peak = 0;
+        words >> place >> processors >> threads >> peak;
+        shared[place].first = processors, shared[place].second += threads;
+        binding.push_back(place), peaks.push_back(peak);
+    }
+    const bool oversubscribed =
+        std::ranges::any_of(shared, [](const auto& entry) { return entry.second.second > entry.second.first; });
+    std::string choices;
+    for (const auto& [key, entry] : autotune_cache::global().entries())
+        choices += concat(key, '\t', entry.choice, '\n');
+    const perf::machine_info& built = perf::this_machine();
+    nlohmann::json all{
+        {"schema", 1},
+        {"revision", program_revision()},
+        {"command", command_line()},
+        {"settings", settings_json(settings)},
+        {"machine", host_machine()},
+        {"conditions", host_conditions()},
+        {"libraries", {{"kernels", built.libraries}, {"compiler", built.compiler}, {"built for", built.built_for}}},
+        {"kernels", hashed(choices)},
+        {"threads", threads()},
+        {"binding", binding},
+        {"peak_bytes_by_rank", peaks},
+        {"oversubscribed", oversubscribed},
+        {"expires", nullptr}};
+    all["settings_hash"] = hashed(all["settings"].dump());
+    return all;
+}
+
+/// record.json without where it comes from, and what only the run knows (memory, batch, parameters).
 inline nlohmann::json record_of(const std::string& name, const nlohmann::json& result, const metric_list& metrics,
-                                const std::vector<double>& rates, nlohmann::json machine) {
+                                const std::vector<double>& rates, const nlohmann::json& launches) {
     nlohmann::json headline = nlohmann::json::array();
     for (const auto& [figure, value] : metrics)
         if (!figure.starts_with("mae_")) headline.push_back({metric_label(figure), metric_value(figure, value)});
@@ -83,20 +172,37 @@ inline nlohmann::json record_of(const std::string& name, const nlohmann::json& r
     headline.push_back({"training time", clock_text(result["seconds"].get<double>())});
     headline.push_back({"peak memory", print("%.0f MiB", result["peak_bytes"].get<double>() / (1 << 20))});
 
-    nlohmann::json values = nlohmann::json::object();
-    const auto add = [&](const std::string& key, const char* unit, bool higher) {
-        if (result.contains(key))
-            values[key] = {{"value", result[key]}, {"unit", unit}, {"better", higher ? "higher" : "lower"}};
+    nlohmann::json values = nlohmann::json::array();
+    const auto add = [&](const std::string& key, const char* unit, bool higher, const char* kind) {
+        if (!result.contains(key) || !result[key].is_number() || !std::isfinite(result[key].get<double>())) return;
+        nlohmann::json raw = nlohmann::json::array();  // of each launch where it is known, else of the last
+        for (const nlohmann::json& launch : launches)
+            if (launch.contains(key)) raw.push_back(launch[key]);
+        if (raw.empty()) raw.push_back(result[key]);
+        values.push_back({{"name", key},
+                          {"value", result[key]},
+                          {"unit", unit},
+                          {"better", higher ? "higher" : "lower"},
+                          {"kind", kind},
+                          {"values", raw}});
     };
-    add("samples_per_s", "samples/s", true);
-    add("peak_bytes", "bytes", false);
-    add("test_loss", "", false);
-    for (const auto& [figure, value] : metrics) add("test_" + figure, "", larger_is_better(figure));
+    add("samples_per_s", "samples/s", true, "rate");
+    add("seconds", "s", false, "time");
+    add("peak_bytes", "bytes", false, "bytes");
+    add("test_loss", "", false, "quality");
+    for (const auto& [figure, value] : metrics) add("test_" + figure, "", larger_is_better(figure), "quality");
 
     nlohmann::json samples = nlohmann::json::array();  // at most 400, evenly taken
     for (std::size_t i = 0; i < rates.size(); i += rates.size() / 400 + 1) samples.push_back(rates[i]);
-    return {{"benchmark", name}, {"headline", headline},          {"metrics", values},
-            {"result", result},  {"machine", std::move(machine)}, {"samples_per_s", samples}};
+    return {{"benchmark", name},
+            {"headline", headline},
+            {"metrics", values},
+            {"result", result},
+            {"ranks", result["ranks"]},
+            {"seeds", {result["seed"]}},
+            {"when", launches.empty() ? utc_time() : launches.front().value("when", utc_time())},
+            {"launches", launches},
+            {"samples_per_s", samples}};
 }
 
 /// The report's further plot: confusion counts, or predicted against true values, or null.
@@ -122,7 +228,7 @@ inline nlohmann::json examples_json(const evaluation& s, const std::vector<std::
     return {{"kind", "scatter"}, {"names", names}, {"points", points}};
 }
 
-/// The layers of a trace, a step each; with their share of the roofline if `machine` (machine_json) has its ceilings.
+/// The layers of a trace, a step each; with their share of the roofline if `machine` has its ceilings.
 inline nlohmann::json profile_json(const std::vector<trace_event>& events, const nlohmann::json& machine) {
     nlohmann::json rows = nlohmann::json::array();
     for (const profile_row& row : profile_of(events)) {

@@ -24,8 +24,9 @@ namespace cairn {
 /// The end of a run, as the loop saw it.
 struct run_outcome {
     bool interrupted = false;
-    double seconds = 0;
-    std::optional<double> joules;  // of the processors of rank 0's machine, as it counts them
+    double seconds = 0, seconds_here = 0;  // of all processes of the run, and of this one
+    nlohmann::json launches = {};          // launches.hpp
+    std::optional<double> joules;          // of the processors of rank 0's machine, as it counts them
     std::string why_no_joules;
     int skipped_steps = 0;
     evaluation test;               // of the last test
@@ -75,6 +76,7 @@ template <Device D, class T>
 nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metrics_log& log,
                          const std::vector<double>& rates) {
     const std::int64_t steps = run.update.algorithm->steps();
+    const double stalled = run.batches.train->stats().stall_seconds;
     nlohmann::json result{{"workload", run.task.name},
                           {"finished", !o.interrupted && steps >= run.batches.last_step},
                           {"steps", steps},
@@ -87,7 +89,7 @@ nlohmann::json result_of(run_parts<D, T>& run, const run_outcome& o, const metri
                           {"samples_per_s", median(rates)},
                           {"peak_bytes", on_phantom_rank() ? D::memory().total().peak : peak_resident_bytes()},
                           {"skipped_steps", o.skipped_steps},
-                          {"stall_fraction", o.seconds > 0 ? run.batches.train->stats().stall_seconds / o.seconds : 0},
+                          {"stall_fraction", o.seconds_here > 0 ? stalled / o.seconds_here : 0},
                           {"skipped_samples", run.batches.train->stats().skipped}};
     if (o.joules) result["joules"] = *o.joules;
     result["joules_are"] = !o.joules           ? "not measured: " + o.why_no_joules
@@ -120,7 +122,8 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     const std::vector<double> rates = log.rates();
     const nlohmann::json result = detail::result_of(run, o, log, rates),
                          memory = memory_by_category(D::memory());  // before the machine's ceilings are measured
-    const std::vector<std::string> traces = traces_of_all_ranks(run.world);
+    const std::vector<std::string> traces = traces_of_all_ranks(run.world),
+                                   places = on_phantom_rank() ? std::vector<std::string>{} : places_of_ranks(run.world);
     if (!run.is_root()) return {};
     std::vector<std::string> diagnostics =
         run.update.curvature ? run.update.curvature->diagnostics() : std::vector<std::string>{};
@@ -130,15 +133,14 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
 
     // An interrupted process may not have the time to measure the machine.
     using number = std::conditional_t<std::same_as<T, float16>, float, T>;  // of the ceilings, which are the host's
-    nlohmann::json record =
-        record_of(run.task.name, result, o.metrics, rates,
-                  machine_json<number>(!o.interrupted && !on_phantom_rank() && asked_for_ceilings()));
+    nlohmann::json record = record_of(run.task.name, result, o.metrics, rates, o.launches);
+    record.update(origin_of_record(run.task.settings.resolved(), places));
+    if (!o.interrupted && !on_phantom_rank() && asked_for_ceilings()) add_ceilings<number>(record["machine"]);
     const std::string& simulated_on = run.task.options.machine;
     if (!simulated_on.empty()) record["simulated"] = {{"machine", simulated_on}, {"steps", o.steps}};
     record["memory"] = memory;
     if (!o.states.is_null()) record["states"] = o.states;
     if (!o.initialised.empty()) record["initialised"] = o.initialised;
-    record["threads"] = threads();
     record["device"] = D::name;
     record["batch"] = run.task.batch;
     record["parameters"] = run.model.parameters;
