@@ -10,17 +10,15 @@ import json
 import math
 import os
 import pathlib
-import re
 import shutil
 import signal
 import subprocess
 import tempfile
 
+import saved_versions
 from measured_runs import default_mpirun
 from search_space.space import Bad
 from training_runs import DIVERGED, is_better
-
-VERSION = re.compile(r"\d+-[0-9a-f]+")
 
 
 class Runs:
@@ -86,8 +84,7 @@ class Runs:
     def command(self, node):
         directory = self.directory(node)
         always = ["--epochs", str(node.epochs), "--threads", str(self.options.threads)]
-        states = directory / "states"
-        if states.is_dir() and any(VERSION.fullmatch(name.name) for name in states.iterdir()):
+        if saved_versions.by_step(directory / "states"):
             return [*self.launch(), "--resume", str(directory), *always]
         if directory.exists():
             shutil.rmtree(directory)
@@ -142,11 +139,5 @@ class Runs:
 
 
 def versions(directory):
-    """[(name, bytes, digest)] of a run's versions, from their manifests (include/cairn/state/manifest.hpp)."""
-    found = []
-    for manifest in sorted(pathlib.Path(directory).glob("states/*/manifest")):
-        if VERSION.fullmatch(manifest.parent.name):
-            lines = [line.split(" ") for line in manifest.read_text().splitlines()]
-            found.append((manifest.parent.name, sum(int(words[1]) for words in lines if words[0] == "pack"),
-                          next(words[1] for words in lines if words[0] == "digest")))
-    return found
+    """[(name, bytes, digest)] of a run's versions."""
+    return [(version.name, *saved_versions.manifest(version)[:2]) for version in saved_versions.by_step(pathlib.Path(directory) / "states").values()]

@@ -61,7 +61,7 @@ while state["step"] < 10 * int(word("--epochs")) and not stop:
         file.write(f"{out.name} {state['step']}\n")
     time.sleep(float(os.environ.get("STEP_SECONDS", 0)))
     if state["step"] % 10 == 0 or stop:
-        folder = out / "states" / f"{state['step']:08}-abc"
+        folder = out / "states" / f"{state['step']:08}-abcabcabcabc"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "manifest.json").write_text(json.dumps(state))
         (folder / "manifest").write_text(f"cairn manifest 1\nstep {state['step']}\npack 100 00 rank-0000.pack\ndigest {state['digest']}\n")

@@ -136,6 +136,25 @@ TEST_CASE("long pieces are cut, empty tensors stay") {
     CHECK(std::ranges::equal(large.span(), expected.span()));
 }
 
+TEST_CASE("checksum and digest of a long piece are those of its bytes at once; what is not good ends the sealing") {
+    const shape whole{70, 5000};
+    tensor<float> columns = counting({70, 1801}), rows = counting({1 << 17}, 0.5f), small = counting({9});
+    state_view view;
+    view.add("columns", columns, {.where = piece{whole, {0, 77}, columns.shape(), 0, columns.size()}, .share = {}});
+    view.add("rows", rows);
+    view.add("small", small);
+    pack_layout layout({{3, {1, 2}}, 0, 1}, view);
+    std::vector<std::byte> image(layout.bytes());
+    layout.fill(image.data());
+    std::vector<std::string> seen;
+    REQUIRE(layout.seal(image.data(), [&](const packed_piece& p, const std::byte* data) {
+        seen.push_back(p.name);
+        return p.checksum == xxh3(data, p.bytes) && p.digest == detail::digest_of(p, data);
+    }));
+    CHECK(seen == std::vector<std::string>{"columns", "rows", "small"});
+    CHECK_FALSE(layout.seal(image.data(), [](const packed_piece& p, const std::byte*) { return p.name != "rows"; }));
+}
+
 TEST_CASE("every changed byte of a pack is found, and every length but the right one") {
     const temporary_folder folder;
     state_view small;

@@ -225,10 +225,12 @@ private:
             return set(stage::prepared);
         }
         try {
-            layout.seal(image);
-            for (const packed_piece& p : layout.pieces())
-                if (std::string why = config_.examine ? config_.examine(p, image + p.position) : ""; !why.empty())
-                    return set_broken(std::move(why));
+            std::string why;
+            if (!layout.seal(image, [&](const packed_piece& p, const std::byte* data) {
+                    why = config_.examine ? config_.examine(p, data) : "";
+                    return why.empty();
+                }))
+                return set_broken(std::move(why));
             if (job.tiers == version_tiers::local && config_.before_commit) config_.before_commit();
             if (is_local(job.tiers)) config_.local->store(layout.id(), {image, layout.bytes()}, job.lineage);
             if (is_shared(job.tiers)) write_shared(layout, image, job);

@@ -59,9 +59,9 @@ public:
         if (alone_.count && beside_.count) c.slow_down = std::clamp(1 - alone_.mean() / beside_.mean(), 0.0, 1.0);
         return c;
     }
-    /// Seconds from one version to the next. The first one is taken early, to be measured.
+    /// Seconds from one version to the next. The first one is taken early, to be measured, and before the next failure.
     double automatic_interval(const flush_times& t) const {
-        return (t.*where_).versions == 0 ? unmeasured_seconds : best_interval(costs(t));
+        return (t.*where_).versions == 0 ? std::min(unmeasured_seconds, mtbf_ / 100) : best_interval(costs(t));
     }
 
 private:
