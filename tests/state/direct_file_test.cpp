@@ -66,7 +66,7 @@ struct limited_system : posix_system {
 TEST_CASE("an image of any length is written whole") {
     const temporary_folder folder;
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4095}, std::size_t{4096},
-                                    std::size_t{4097}, std::size_t{4 << 20}, std::size_t{(9 << 20) + 4123}}) {
+                                    std::size_t{4097}, std::size_t{16 << 20}, std::size_t{(33 << 20) + 4123}}) {
         const image_to_write image(bytes);
         INFO(bytes << " bytes");
         image.write(folder / "f");
@@ -100,8 +100,8 @@ TEST_CASE("an image goes past the cache where the file system allows it") {
     }
     ::close(probe);
     int direct_writes = 0;
-    image_to_write((9 << 20) + 1).write(folder / "f", limited_system(&direct_writes));
-    CHECK(direct_writes == 4);  // 4 MiB twice, 1 MiB, the padded block
+    image_to_write((33 << 20) + 1).write(folder / "f", limited_system(&direct_writes));
+    CHECK(direct_writes == 4);  // 16 MiB twice, 1 MiB, the padded block
 }
 
 TEST_CASE("a call that fails while an image is written leaves the earlier file or the new one") {
