@@ -76,8 +76,8 @@ public:
     std::size_t get_or_measure(const std::string& key, std::span<const char* const> names, MakeRunner&& make_runner) {
         require(!names.empty(), "autotune: no candidate for ", key);
         const auto asked = forced(key, names);
+        if (!on_phantom_rank()) use(key);
         if (on_phantom_rank()) return asked ? *asked : find(key, names).value_or(0);  // nothing is entered
-        use(key);
         if (asked) return verified(key, names, *asked, make_runner);
         if (const auto known = find(key, names)) return *known;
         if (names.size() == 1 || policy() == autotune_policy::first) return enter(key, {names[0], {}}), 0;
