@@ -1,7 +1,8 @@
 #pragma once
 // CosmoFlow on pipeline × data × spatial ranks that are threads, each with a memory of its own, or on one rank: the
 // losses of some steps of SGD, and what each rank held. Micro-batches are of one sample, on one rank too; samples are
-// drawn by the position in the whole volume, so that a rank draws the rows that it owns.
+// drawn by the position in the whole volume, so that a rank draws the rows that it owns. With a directory of states, a
+// version follows the last step, and training goes on from the newest one.
 
 #include <cairn/comm/collectives/all_reduce.hpp>
 #include <cairn/comm/threads.hpp>
@@ -14,9 +15,13 @@
 #include <cairn/parallel/pipeline/cut.hpp>
 #include <cairn/parallel/pipeline/execute.hpp>
 #include <cairn/parallel/pipeline/schedule.hpp>
+#include <cairn/parallel/progress_thread.hpp>
 #include <cairn/parallel/spatial/parts.hpp>
+#include <cairn/state/flush.hpp>
+#include <cairn/state/saved_state.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +36,7 @@ struct settings {
     int pipeline = 1, data = 1;
     std::vector<int> grid{1, 1, 1};  // spatial ranks along depth, height and width
     index_t memory_limit = 0;        // bytes that each rank may hold; 0: no limit of its own
+    std::filesystem::path states;    // empty: none are saved
 
     int ranks() const { return pipeline * data * rank_grid(grid).size(); }
     std::string mesh() const {
@@ -39,7 +45,7 @@ struct settings {
 };
 
 struct outcome {
-    std::vector<double> losses;         // by step
+    std::vector<double> losses;         // by step, of this start
     std::vector<index_t> peaks, saved;  // by rank, bytes: highest of all, and of what forward leaves for backward
 };
 
@@ -76,6 +82,16 @@ std::vector<std::string> cuts_of(const cosmoflow_config& c, int stages) {
     return paths;
 }
 
+/// Parameters, which `copies` ranks of this one have alike, and the number of steps done.
+template <class T>
+state_view state_of(sequential<T>& net, piece_share copies, std::int64_t& steps, bool is_root) {
+    state_view state;
+    for (const auto& [name, p] : net.parameters())
+        state.add("model/" + name, p->value, {.where = {}, .share = copies, .alike = true});
+    state.add("steps", steps, {.where = {}, .share = {0, is_root ? 1 : 0}});
+    return state;
+}
+
 /// One rank's work. Collective.
 template <class T>
 std::vector<double> train_rank(threads_communicator& world, const settings& s) {
@@ -107,8 +123,14 @@ std::vector<double> train_rank(threads_communicator& world, const settings& s) {
     const index_t first = all.coordinate("data") * micro_batches;
     const pipeline_program program = make_schedule("1f1b", {s.pipeline, micro_batches});
     const double share = share_of_samples(1, spatial, over.rank()).weight / static_cast<double>(s.batch);
+    std::int64_t done = 0;
+    const state_view state = state_of(mine, {copies.host.rank(), copies.host.size()}, done, world.rank() == 0);
+    if (const auto versions = list_versions(s.states); !versions.empty()) {
+        const std::filesystem::path& newest = versions.front().directory;
+        saved_state::of_packs(newest, own_packs(read_manifest(newest))).load(state);
+    }
     std::vector<double> losses;
-    for (std::uint32_t step = 0; step < static_cast<std::uint32_t>(s.steps); ++step) {
+    for (auto step = static_cast<std::uint32_t>(done); step < static_cast<std::uint32_t>(s.steps); ++step) {
         const auto sample_of = [&](int m) { return step * s.batch + first + m; };
         const auto input = [&](int m) -> stage_input<T, cpu> {
             return {line.rank() == 0 ? rows_of_volume<T>(sample_of(m), volume, rows.begin(grid, over.rank()), here)
@@ -130,6 +152,13 @@ std::vector<double> train_rank(threads_communicator& world, const settings& s) {
         all_reduce(all.everyone().host, std::span(&loss, 1));
         optimizer.step(s.lr);
         losses.push_back(loss);
+        ++done;
+    }
+    if (!s.states.empty()) {
+        version_writer writer({.states = s.states, .attempt = {1, 1}, .rank = world.rank(), .ranks = world.size()},
+                              start_helper());
+        writer.capture(done, state, "{}");
+        require(writer.finish(world).failed == 0, s.states.string(), ": the state was not saved");
     }
     return losses;
 }

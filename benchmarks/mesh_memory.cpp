@@ -1,5 +1,6 @@
 // Training that does not fit one rank: CosmoFlow under a limit of memory, on one rank, which ends with an error, and on
-// meshes of ranks that are threads, each within the limit; losses compared with those of one rank without a limit.
+// meshes of ranks that are threads, each within the limit; losses compared with those of one rank without a limit. Each
+// mesh trains in two starts, the second of which goes on from the state that the first has saved within the limit.
 //   mesh_memory --size 128 --limit 160
 
 #include "cosmoflow_mesh.hpp"
@@ -12,10 +13,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 namespace {
 
@@ -32,6 +37,24 @@ void print(const std::string& name, const outcome& o, double apart) {
     for (const cairn::index_t bytes : o.saved) fmt::print(" {:.1f}", static_cast<double>(bytes) / 1e6);
     fmt::print("\n");
     std::fflush(stdout);
+}
+
+// Losses of both starts, the higher peaks.
+outcome in_two_starts(settings s) {
+    const auto folder = std::filesystem::temp_directory_path() / fmt::format("cairn-mesh-memory-{}", ::getpid());
+    std::filesystem::create_directory(folder);
+    s.states = folder;
+    const int steps = std::exchange(s.steps, s.steps - 1);
+    outcome all = train<float>(s);
+    s.steps = steps;
+    const outcome resumed = train<float>(s);
+    std::filesystem::remove_all(folder);
+    all.losses.insert(all.losses.end(), resumed.losses.begin(), resumed.losses.end());
+    for (std::size_t r = 0; r < all.peaks.size(); ++r) {
+        all.peaks[r] = std::max(all.peaks[r], resumed.peaks[r]);
+        all.saved[r] = std::max(all.saved[r], resumed.saved[r]);
+    }
+    return all;
 }
 
 // Whether all is as it should be.
@@ -56,12 +79,14 @@ bool measure(const settings& s, cairn::index_t limit, double tolerance) {
         limited.pipeline = pipeline;
         limited.data = data;
         limited.grid = grid;
-        const outcome together = train<float>(limited);
+        const outcome together = in_two_starts(limited);
         print(limited.mesh(), together, difference(together, alone));
         well &= difference(together, alone) <= tolerance && std::ranges::max(together.peaks) <= limit;
     }
-    fmt::print("{}\n", well ? "one rank exceeds the limit, 8 ranks keep within it, with the losses of one"
-                            : "not as it should be");
+    fmt::print(
+        "{}\n",
+        well ? "one rank exceeds the limit, 8 ranks keep within it, saving and going on too, with the losses of one"
+             : "not as it should be");
     return well;
 }
 
@@ -75,7 +100,7 @@ int main(int argc, char** argv) {
     app.add_option("--filters", s.net.filters, "of the first block")->check(CLI::PositiveNumber);
     app.add_option("--blocks", s.net.blocks, "convolutions with pooling")->check(CLI::Range(1, 10));
     app.add_option("--batch", s.batch, "volumes of a step, a multiple of 2")->check(CLI::PositiveNumber);
-    app.add_option("--steps", s.steps, "of training")->check(CLI::PositiveNumber);
+    app.add_option("--steps", s.steps, "of training, two or more")->check(CLI::Range(2, 1000));
     app.add_option("--limit", limit, "MB (10^6 bytes) that a rank may hold")->check(CLI::PositiveNumber);
     app.add_option("--tolerance", tolerance, "of the losses, relative")->check(CLI::PositiveNumber);
     CLI11_PARSE(app, argc, argv);

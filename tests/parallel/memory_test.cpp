@@ -3,14 +3,17 @@
 #include "catch.hpp"
 #include "cosmoflow_mesh.hpp"
 #include "messages.hpp"
+#include "state/temporary_folder.hpp"
 
 #include <cairn/device/autotune.hpp>
 
 #include <algorithm>
+#include <vector>
 
 namespace cairn::cosmoflow_mesh {
 
-TEST_CASE("memory: CosmoFlow under a limit that one rank exceeds trains on 8 ranks with its losses", "[parallel]") {
+TEST_CASE("memory: CosmoFlow under a limit that one rank exceeds trains on 8 ranks with its losses; a state as well",
+          "[parallel]") {
     autotune_cache::global().set_policy(autotune_policy::first);
     settings s{.net = {.size = 32, .filters = 8, .blocks = 3, .dense = {12, 7}}, .batch = 2, .steps = 2};
     const outcome alone = train<double>(s);
@@ -29,6 +32,16 @@ TEST_CASE("memory: CosmoFlow under a limit that one rank exceeds trains on 8 ran
         const outcome together = train<double>(s);
         CHECK(difference(together, alone) < 1e-12);
         CHECK(std::ranges::max(together.peaks) <= s.memory_limit);
+
+        settings parts = s;
+        const temporary_folder folder;
+        parts.states = folder.path / "states";
+        parts.steps = 1;
+        CHECK(std::ranges::max(train<double>(parts).peaks) <= s.memory_limit);
+        parts.steps = 2;
+        const outcome resumed = train<double>(parts);
+        CHECK(resumed.losses == std::vector{together.losses[1]});
+        CHECK(std::ranges::max(resumed.peaks) <= s.memory_limit);
     }
 }
 
