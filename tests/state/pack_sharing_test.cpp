@@ -142,6 +142,10 @@ TEST_CASE("what cannot be shared is written whole") {
     const pack_directory there{earlier.id(), earlier.bytes(), 0, earlier.pieces()};
     pack_layout equal = layout_of(9, image);
     CHECK(std::ranges::count(detail::shared_pieces(equal, there), nullptr) == 0);
+    pack_directory two_holders = there;  // a pack of its own would be linked for the small one
+    two_holders.pieces[1].holder = step(7);
+    CHECK(detail::shared_pieces(equal, two_holders) ==
+          std::vector<const packed_piece*>{nullptr, &two_holders.pieces[1]});
     large[5] = 2;
     pack_layout changed = layout_of(9, image);
     CHECK(std::ranges::count(detail::shared_pieces(changed, there), nullptr) == 2);

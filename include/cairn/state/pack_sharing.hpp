@@ -2,7 +2,7 @@
 // A piece whose bytes are those of an earlier version is not written again: the pack that holds it is linked beside the
 // new one, which refers to it. That is so at the first version of a branch and with frozen layers. Two checksums and a
 // digest say that bytes are equal (XXH3-64 and digest.hpp), so that nothing is read but the earlier pack's directory.
-// A linked pack stays on disk whole for as long as a version refers to it, hence for less than 2 % nothing is shared.
+// A linked pack stays on disk whole for as long as a version refers to it, hence none is for less than 2 % of the bytes.
 
 #include <cairn/state/version.hpp>
 
@@ -27,15 +27,16 @@ inline std::vector<const packed_piece*> shared_pieces(pack_layout& layout, const
     std::multimap<std::string_view, const packed_piece*> by_name;
     for (const packed_piece& p : earlier.pieces) by_name.emplace(p.name, &p);
     std::vector<const packed_piece*> shared;
-    std::uint64_t bytes = 0;
+    std::map<std::string, std::uint64_t> bytes;  // by the version whose pack holds them
     for (const packed_piece& p : layout.pieces()) {
         shared.push_back(nullptr);
         if (p.bytes < pack_block) continue;
         for (auto [at, end] = by_name.equal_range(p.name); at != end && !shared.back(); ++at)
             if (same_content(p, *at->second)) shared.back() = at->second;
-        if (shared.back()) bytes += p.bytes;
+        if (shared.back()) bytes[shared.back()->holder.name()] += p.bytes;
     }
-    if (bytes < layout.bytes() / 50) shared.assign(shared.size(), nullptr);
+    for (const packed_piece*& p : shared)
+        if (p && bytes[p->holder.name()] < layout.bytes() / 50) p = nullptr;
     return shared;
 }
 
