@@ -2,7 +2,8 @@
 // A piece whose bytes are those of an earlier version is not written again: the pack that holds it is linked beside the
 // new one, which refers to it. That is so at the first version of a branch and with frozen layers. Two checksums and a
 // digest say that bytes are equal (XXH3-64 and digest.hpp), so that nothing is read but the earlier pack's directory.
-// A linked pack stays on disk whole for as long as a version refers to it, hence none is for less than 2 % of the bytes.
+// A linked pack stays on disk whole for as long as a version refers to it, hence none is linked for less than 2 % of
+// the bytes.
 
 #include <cairn/state/version.hpp>
 
