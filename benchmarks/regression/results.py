@@ -9,6 +9,7 @@ import host
 import intervals
 import json_file
 import record
+from measured_runs import Failure
 
 from . import programs, references, run as runs, verdict
 
@@ -137,8 +138,25 @@ def suite_verdict(results):
 
 
 def read(folder):
-    """The results of a finished run."""
-    return json.loads((folder / "results.json").read_text())
+    """The results of a finished run. Failure of one without verdicts."""
+    try:
+        return json.loads((folder / "results.json").read_text())
+    except FileNotFoundError:
+        raise Failure(f"{folder} has no results: it is a calibration, or was not measured by this program") from None
+    except ValueError as problem:
+        raise Failure(f"{folder}/results.json: not JSON (truncated?): {problem}; restore it, or measure again") from None
+
+
+def earlier(folder, suite, but):
+    """Records of the other finished runs of a suite in a folder, and lines about those that cannot be read."""
+    found, unread = [], []
+    for path in sorted(folder.glob(f"{suite}-[0-9][0-9][0-9][0-9]/records/*.json")):
+        try:
+            if path.parents[1].resolve() != but.resolve():
+                found.append(record.read(path))
+        except (OSError, ValueError) as problem:
+            unread.append(f"not in the history: {problem}")
+    return found, unread
 
 
 def floors(run):
