@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Checks what `benchmarks/suite report` writes, by readers of their own: the page by HTML's parser."""
+"""Checks what `benchmarks/suite report` writes, by readers of their own: the page by HTML's parser, MLPerf's log
+and Google Benchmark's JSON by what their documentation and readers ask for."""
 
 import html.parser
 import json
 import math
 import pathlib
 import re
+import statistics
 import sys
 import tempfile
 
@@ -14,7 +16,7 @@ import suite_check  # noqa: E402, stand-in builds; it knows where benchmarks is
 from suite_check import Place, check  # noqa: E402
 import host  # noqa: E402
 import record  # noqa: E402
-from regression import page  # noqa: E402
+from regression import google_benchmark, mllog, page, programs  # noqa: E402
 
 NASTY = "<script>alert('x')</script>\" & <b>"
 VOID = {"meta", "br"}  # what is closed by /> is told apart
@@ -113,6 +115,60 @@ def check_page():
     check(not empty.faults and "None was compared" in empty.text and "not-run" in empty.text, "a page of nothing")
 
 
+def mllog_lines(path):
+    """As mlperf_logging's parser does: Latin-1, lines that hold the token, the fields that it takes by name."""
+    found = []
+    for line in path.read_text(encoding="latin-1").splitlines():
+        check(line.startswith(":::MLLOG "), "a line begins with the token", line)
+        entry = json.loads(line[len(":::MLLOG "):])
+        check(set(entry) == {"namespace", "time_ms", "event_type", "key", "value", "metadata"} and float(entry["time_ms"]) > 1e12, "a line has its fields, and milliseconds", line)
+        check(entry["event_type"] in ("INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME") and {"file", "lineno"} <= set(entry["metadata"]), "kind and place", line)
+        found.append(entry)
+    return found
+
+
+def compared(json1, json2, first="", second=""):
+    """What compare.py says: names that both have, without a prefix, and the median of (new − old) / old of real_time and cpu_time by repetition."""
+    found = {}
+    for name in dict.fromkeys(row["name"] for row in json1["benchmarks"] if row["name"].startswith(first)):
+        rest = second + name[len(first):]
+        old, new = [row for row in json1["benchmarks"] if row["name"] == name], [row for row in json2["benchmarks"] if row["name"] == rest and row["time_unit"] == "ns"]
+        for key in ("real_time", "cpu_time"):
+            changes = [(b[key] - a[key]) / abs(a[key]) for a, b in zip(old, new)]
+            found[name, key] = statistics.median(changes)
+    return found
+
+
+def check_formats(at):
+    same, slow = at.build("same"), at.build("slow", 1.25)
+    at.main("compare", same, slow, at.suite("formats", "lenet", "same"), status=15)
+    at.main("report", "formats", "--mllog", at.folder / "log", "--google", at.folder / "google.json")
+    entry = json.loads((at.folder / "runs" / "formats-0001" / "records" / "lenet.json").read_text())
+    lines = mllog_lines(at.folder / "log")
+    mine = [line for line in lines if line["metadata"]["file"] == "lenet.json"]
+    check([line["value"]["samples_per_s"] for line in mine if line["key"] == "tracked_stats"] == entry["metrics"][0]["values"], "all launches are in the log", mine)
+    check([line["metadata"]["step"] for line in mine if line["key"] == "tracked_stats"] == list(range(1, 13)), "their steps rise")
+    check([line["value"] for line in lines if line["key"] == "submission_benchmark"] == ["lenet", "same"], "by benchmark", lines)
+    check([line["value"] for line in lines if line["key"] == "verdict"] == ["slower", "ok"], "with verdicts", lines)
+    found = json.loads((at.folder / "google.json").read_text())
+    fields = {"name", "run_name", "run_type", "repetitions", "repetition_index", "threads", "iterations", "real_time", "cpu_time", "time_unit", "family_index", "per_family_instance_index"}
+    check(all(fields <= set(row) for row in found["benchmarks"]) and {"date", "num_cpus", "mhz_per_cpu", "cpu_scaling_enabled", "library_build_type"} <= set(found["context"]), "rows and context have their fields", found)
+    changes = compared(found, found, "A/", "B/")
+    check(abs(changes["A/lenet", "real_time"] - 0.25) < 0.02 and abs(changes["A/same", "real_time"]) < 0.02, "B is 25 % slower than A, as compare.py sees it", changes)
+    check(set(compared(found, found).values()) == {0.0}, "a file is equal to itself")
+    rate = [row["items_per_second"] for row in found["benchmarks"] if row["name"] == "B/lenet"]
+    check(rate == entry["metrics"][0]["values"], "rates are items a second", rate)
+    (at.folder / "one.json").write_text(json.dumps({"benchmarks": [row for row in found["benchmarks"] if row["name"] == "B/lenet"]}))
+    check(abs(programs.google_benchmark(at.folder / "one.json")["real_time"] * entry["metrics"][0]["value"] - 1) < 1e-9, "this repository's reader takes it")
+    seeds = {**record.make("training", {"batch": 8}), "convergence": [{"seed": 3, "steps": 20, "curve": [[10, 0.5, 1.0], [20, 0.9, 2.5]]}, {"seed": 4, "steps": None, "curve": [[10, 0.1, 1.0]]}]}
+    (at.folder / "log").write_text(mllog.text([seeds]))
+    lines = [line for line in mllog_lines(at.folder / "log") if not line["key"].startswith("submission")]
+    check([line["key"] for line in lines] == ["global_batch_size", "seed", "run_start", "eval_accuracy", "eval_accuracy", "run_stop", "global_batch_size", "seed", "run_start", "eval_accuracy", "run_stop"], "seeds are runs", lines)
+    check(lines[4]["value"] == 0.9 and lines[4]["metadata"]["samples_count"] == 160 and lines[4]["time_ms"] - lines[2]["time_ms"] == 2500, "with evaluations by samples and time", lines[4])
+    check([line["metadata"]["status"] for line in lines if line["key"] == "run_stop"] == ["success", "aborted"], "and what came of them", lines)
+    check(google_benchmark.of([])["benchmarks"] == [] and mllog.text([]) == "", "nothing is nothing")
+
+
 def check_suite(at):
     file = at.suite("page", "lenet")
     for number in (1, 2):
@@ -134,7 +190,8 @@ def check_suite(at):
 
 if __name__ == "__main__":
     check_page()
-    with tempfile.TemporaryDirectory() as folder:
-        check_suite(Place(folder))
+    for part in (check_formats, check_suite):
+        with tempfile.TemporaryDirectory() as folder:
+            part(Place(folder))
     print("\n".join(f"FAILED: {failure}" for failure in suite_check.failures) or "suite report: all right")
     sys.exit(bool(suite_check.failures))
