@@ -50,7 +50,7 @@ def attempt(options, workload, settings, steps=None, until=None, launch=()):
             command += ["--set", setting]
         metrics, output, errors = (pathlib.Path(folder, name) for name in ("run/metrics.jsonl", "output", "errors"))
         with output.open("w") as out, errors.open("w") as err:
-            process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True)
+            process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=measured_runs.dies_with_parent)
             try:
                 pause = 0.05
                 while until and process.poll() is None:

@@ -12,7 +12,7 @@ import record
 
 from . import programs, results as judged, suite_file, verdict
 
-COLOURS = {"ok": "c", "faster": "a", "slower": "b", "disturbed": "d"}
+COLOURS = {"ok": "c", "faster": "a", "slower": "b", "disturbed": "d"}  # of verdicts, by the style's names
 STYLE = """
 .slower{color:color-mix(in srgb,var(--b) 80%,var(--ink))}.faster{color:color-mix(in srgb,var(--a) 80%,var(--ink))}.ok{color:color-mix(in srgb,var(--c) 80%,var(--ink))}.disturbed{color:var(--d)}
 a{color:inherit}a:focus-visible,summary:focus-visible{outline:3px solid var(--a);outline-offset:2px}
@@ -46,6 +46,8 @@ def percent(ratio):
 
 def belief(result):
     """Whether to believe a verdict, and why, in a sentence."""
+    if "arrived" in result:
+        return f"{'Yes' if result['verdict'] in ('ok', 'slower', 'too-fast') else 'Nothing to judge'}, by a one-sided t test at 1 %: {result['why']}."
     said, delta = result["verdict"], f"{100 * result['delta']:.1f} %" if "delta" in result else ""
     control = f"; a copy of the reference came out {percent(result['control']['mean'])}" if result.get("control") else ""
     pairs = " and ".join(map(str, result.get("pairs", [])))
@@ -173,9 +175,16 @@ def _pairs(entry):
         yield table(f"{'Series' if number == 1 else 'Confirming series'} {number}: {figure['name']}, {figure['better']} is better", columns, rows)
 
 
+def _seeds(entry):
+    """Of a convergence record."""
+    shown = lambda value: "–" if value is None else f"{value:.5g}"
+    rows = [(str(seed["seed"]), *(shown(seed[key]) for key in ("steps", "samples", "seconds")), shown(seed["curve"][-1][1] if seed["curve"] else None)) for seed in entry["convergence"]]
+    return table("Steps, samples and seconds to the target; –: not reached", ("seed", "steps", "samples", "seconds", "figure at the end"), rows)
+
+
 def _history(entry, earlier):
     """Earlier records of the same metric and settings, by machine."""
-    same = [old for old in earlier if old["benchmark"] == entry["benchmark"] and old["settings_hash"] == entry["settings_hash"]]
+    same = [old for old in earlier if old["benchmark"] == entry["benchmark"] and old["settings_hash"] == entry["settings_hash"] and old["metrics"][0]["name"] == entry["metrics"][0]["name"]]
     machines = dict.fromkeys([entry["machine"]["fingerprint"], *(old["machine"]["fingerprint"] for old in same)])
     for machine in machines:
         mine = sorted((old for old in same if old["machine"]["fingerprint"] == machine), key=lambda old: old["when"])
@@ -197,6 +206,9 @@ def _repeat(entry):
     reference = (entry.get("reference") or {}).get("revision")
     dirty = record.is_dirty(entry) and entry["revision"]
     yield from (("command", entry["command"]), ("revision", (entry["revision"] or "unknown") + (": with changes that no commit has" if dirty else "")), ("revision of the reference", reference or "none, or unknown"))
+    if "convergence" in entry:
+        yield "settings", json.dumps(entry["settings"])
+        return
     known = {key: value for key, value in entry["settings"].items() if key in {field for field in suite_file.Metric.__dataclass_fields__}}
     try:
         metric = suite_file.Metric(**{"name": entry["benchmark"], **{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()}})
@@ -215,7 +227,7 @@ def _metric(result, entry, earlier):
     conditions = [(key, "none" if value is None else value) for key, value in entry["conditions"].items()] + [("threads, ranks", f"{entry['threads']}, {entry['ranks']}"), ("binding", ", ".join(map(str, entry["binding"])))]
     return head + "".join((
         details("History by machine", "".join(_history(entry, earlier))),
-        details("Raw pairs", "".join(_pairs(entry)) + dropped),
+        details("Seeds", _seeds(entry)) if "convergence" in entry else details("Raw pairs", "".join(_pairs(entry)) + dropped),
         details("Conditions", described([("in short", busy(entry["conditions"])), *conditions, *((f"machine: {key}", value) for key, value in entry["machine"].items())])),
         details("How to repeat it", described(_repeat(entry))),
     )) + "</section>"

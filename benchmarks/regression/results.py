@@ -102,15 +102,15 @@ def records(run, results, watch, command):
         )
 
 
-def write(run, results, watch, command):
-    """All records, into RUN/records; the folder is there whole, or not at all."""
-    new, folder = run.folder / "records.new", run.folder / "records"
+def write(place, results, made):
+    """All records, pairs of name and record, into PLACE/records; the folder is there whole, or not at all."""
+    new, folder = place / "records.new", place / "records"
     for old in (new, folder):
         shutil.rmtree(old, ignore_errors=True)
     new.mkdir()
-    for name, made in records(run, results, watch, command):
-        record.write(new / f"{name}.json", made)
-    json_file.write(run.folder / "results.json", results)
+    for name, entry in made:
+        record.write(new / f"{name}.json", entry)
+    json_file.write(place / "results.json", results)
     new.rename(folder)
 
 

@@ -36,16 +36,52 @@ def costs(metric, block, arms):
     return tuple(1 / block[arm]["value"] if higher else block[arm]["value"] for arm in arms)
 
 
-class Run:
+class Folder:
+    """The folder of a run: one process works there at a time, and what it knows is in files."""
+
+    def __init__(self, folder):
+        """Failure where another process works there."""
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.lock = (self.folder / "lock").open("w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Failure(f"{self.folder}: another run works there; wait until it ends, or name another folder with --out") from None
+
+    def begin(self, described, fresh):
+        """run.json: what is there, of the same description, or a new one with these fields beside. OtherRun."""
+        state = self.read(self.folder / "run.json") or {**described, **fresh}
+        if other := [key for key in described if state.get(key) != described[key]]:
+            raise OtherRun(f"{self.folder} holds a run of other {', '.join(other)}: name another folder with --out, or remove it")
+        self.write(self.folder / "run.json", state)
+        return state
+
+    def read(self, path):
+        try:
+            return json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as problem:
+            raise Failure(f"{path}: not JSON (truncated?): {problem}. Remove it, and this part is measured again") from None
+
+    def write(self, path, contents):
+        try:
+            json_file.write(path, contents)
+        except OSError as problem:
+            raise Failure(f"{path} cannot be written: {problem}. Make room and repeat the command: it goes on") from None
+
+
+class Run(Folder):
     """`kind`: "compare" (arms A, A2, B), "calibrate" (A, A2) or "alone" (B)."""
 
     def __init__(self, folder, suite, metrics, kind, sources, quick=False, floors=None):
         """`sources`: builds by arm, A2's is A's. Failure where the folder has a run of something else, or another process works there."""
-        self.folder, self.suite, self.metrics, self.kind, self.quick, self.floors = folder, suite, metrics, kind, quick, floors or {}
+        self.suite, self.metrics, self.kind, self.quick, self.floors = suite, metrics, kind, quick, floors or {}
         self.arms = {"compare": ("A", "A2", "B"), "calibrate": ("A", "A2"), "alone": ("B",)}[kind]
         self.sources = sources
-        (folder / "metrics").mkdir(parents=True, exist_ok=True)
-        self._lock()
+        super().__init__(folder)
+        (folder / "metrics").mkdir(exist_ok=True)
         names = sorted({metric.program for metric in metrics})
         described = {
             "suite": suite.name,
@@ -55,38 +91,14 @@ class Run:
             "metrics": [{"name": metric.name, "tolerance": metric.tolerance, **metric.described()} for metric in metrics],
             "arms": {arm: {name: builds.digest(builds.program(sources[arm], name)) for name in names} for arm in self.arms},
         }
-        self.state = self._read(folder / "run.json") or {**described, "spent": 0.0, "begun": host.Watch().when, "revisions": {arm: sources[arm].revision for arm in self.arms}}
-        if other := [key for key in described if self.state.get(key) != described[key]]:
-            raise OtherRun(f"{folder} holds a run of other {', '.join(other)}: name another folder with --out, or remove it")
+        self.state = self.begin(described, {"spent": 0.0, "begun": host.Watch().when, "revisions": {arm: sources[arm].revision for arm in self.arms}})
         for arm in self.arms:
             if any(not (folder / "arms" / arm / "benchmarks" / name).is_file() for name in names):
                 builds.copy(sources[arm], names, folder / "arms" / arm)
-        self.known = {metric.name: self._read(self._file(metric)) or {"series": [], "dropped": [], "prepared": None, "given_up": None} for metric in metrics}
-        self._write(folder / "run.json", self.state)
-
-    def _lock(self):
-        self.lock = (self.folder / "lock").open("w")
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Failure(f"{self.folder}: another run works there; wait until it ends, or name another folder with --out") from None
+        self.known = {metric.name: self.read(self._file(metric)) or {"series": [], "dropped": [], "prepared": None, "given_up": None} for metric in metrics}
 
     def _file(self, metric):
         return self.folder / "metrics" / f"{metric.name}.json"
-
-    def _read(self, path):
-        try:
-            return json.loads(path.read_text())
-        except FileNotFoundError:
-            return None
-        except ValueError as problem:
-            raise Failure(f"{path}: not JSON (truncated?): {problem}. Remove it, and this part is measured again") from None
-
-    def _write(self, path, contents):
-        try:
-            json_file.write(path, contents)
-        except OSError as problem:
-            raise Failure(f"{path} cannot be written: {problem}. Make room and repeat the command: it goes on") from None
 
     # ---- what is known
 
@@ -129,8 +141,8 @@ class Run:
             except Failure as problem:
                 self._drop(metric, str(problem), say)
             self.state["spent"] += time.monotonic() - began
-            self._write(self._file(metric), self.known[metric.name])
-            self._write(self.folder / "run.json", self.state)
+            self.write(self._file(metric), self.known[metric.name])
+            self.write(self.folder / "run.json", self.state)
 
     def _expected(self, metric):
         """Seconds of the metric's next block."""

@@ -30,25 +30,14 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "suites"
 LEAST_SECONDS = 2
 
 
-@dataclasses.dataclass(frozen=True)
-class Metric:
-    name: str
-    program: str
-    workload: str = ""
-    settings: tuple = ()
-    arguments: tuple = ()
-    threads: int = 1
-    ranks: int = 1
-    seconds: float = LEAST_SECONDS
-    figure: str = ""
-    better: str = ""
-    tolerance: float = 0.03
-    timeout: float = 120
+class Described:
+    """What has a name and perhaps a workload, and is described by its fields."""
+
+    unmeasured = ()  # fields that do not change what is measured
 
     def described(self):
-        """All that is measured, as JSON: two metrics with the same hash can be compared. Neither name nor tolerance changes a measurement; what the
-        workload's file says does."""
-        fields = {key: value for key, value in json.loads(json.dumps(dataclasses.asdict(self))).items() if key not in ("name", "tolerance", "timeout")}
+        """All that is measured, as JSON: what has the same hash can be compared. What the workload's file says changes it, too."""
+        fields = {key: value for key, value in json.loads(json.dumps(dataclasses.asdict(self))).items() if key not in self.unmeasured}
         if self.workload:
             fields["workload_digest"] = hashlib.sha256(self.workload_path().read_bytes()).hexdigest()[:16]
         return fields
@@ -65,9 +54,27 @@ class Metric:
 
 
 @dataclasses.dataclass(frozen=True)
+class Metric(Described):
+    name: str
+    program: str
+    workload: str = ""
+    settings: tuple = ()
+    arguments: tuple = ()
+    threads: int = 1
+    ranks: int = 1
+    seconds: float = LEAST_SECONDS
+    figure: str = ""
+    better: str = ""
+    tolerance: float = 0.03
+    timeout: float = 120
+
+    unmeasured = ("name", "tolerance", "timeout")
+
+
+@dataclasses.dataclass(frozen=True)
 class Suite:
     name: str
-    metrics: tuple
+    metrics: tuple  # or trainings
     budget: float | None = None  # minutes
 
 
@@ -90,19 +97,22 @@ def _typed(where, field, value, default):
     return value
 
 
-def _metric(where, table):
-    fields = {field.name: field for field in dataclasses.fields(Metric)}
+def typed_fields(kind, where, table, required):
+    """An object of a class of fields from a table: known fields of their types, the required ones there, a name that can be a file's."""
+    fields = {field.name: field for field in dataclasses.fields(kind)}
     if unknown := set(table) - set(fields):
-        raise Failure(f"{where}: unknown {', '.join(sorted(unknown))}; a metric has {', '.join(fields)}")
-    for field in ("name", "program"):
-        if not isinstance(table.get(field), str) or not table[field]:
+        raise Failure(f"{where}: unknown {', '.join(sorted(unknown))}; a {kind.__name__.lower()} has {', '.join(fields)}")
+    for field in required:
+        if field not in table or fields[field].type is str and (not isinstance(table[field], str) or not table[field]):
             raise Failure(f"{where}: {field} is missing, or no text")
     if not re.fullmatch(r"[a-zA-Z0-9][\w.-]*", table["name"]):
         raise Failure(f"{where}: name = {table['name']!r}: letters, digits, '.', '-' and '_' alone, since files are called so")
-    where = f"{where}, {table['name']}"
-    defaults = {name: "" if field.default is dataclasses.MISSING else field.default for name, field in fields.items()}
-    defaults |= {name: float(defaults[name]) for name in ("seconds", "timeout")}
-    metric = Metric(**{field: _typed(where, field, value, defaults[field]) for field, value in table.items()})
+    return kind(**{field: _typed(f"{where}, {table['name']}", field, value, fields[field].type()) for field, value in table.items()})
+
+
+def _metric(where, table):
+    metric = typed_fields(Metric, where, table, ("name", "program"))
+    where = f"{where}, {metric.name}"
     for field, least in (("threads", 1), ("ranks", 1), ("seconds", LEAST_SECONDS)):
         if getattr(metric, field) < least:
             raise Failure(f"{where}: {field} = {getattr(metric, field)}: at least {least} is needed")
@@ -121,25 +131,32 @@ def _metric(where, table):
     return metric
 
 
-def read(path):
-    """Failure names the file, the metric and the field."""
+def tables(path, key, make):
+    """What a suite's file has: a tuple of make(where, table) of each [[key]], and the budget. Failure names the file, the table and the field."""
     try:
         text = tomllib.loads(path.read_text())
     except (OSError, ValueError) as problem:
         raise Failure(f"{path}: {problem}") from None
-    if unknown := set(text) - {"budget", "metric"}:
-        raise Failure(f"{path}: unknown {', '.join(sorted(unknown))}; a suite has budget and [[metric]]")
+    if key != "training" and "training" in text:
+        raise Failure(f"{path} has trainings: run them with  benchmarks/suite convergence {path.stem}")
+    if unknown := set(text) - {"budget", key}:
+        raise Failure(f"{path}: unknown {', '.join(sorted(unknown))}; a suite has budget and [[{key}]]")
     budget = text.get("budget")
     if budget is not None and not (_typed(path, "budget", budget, 1.0) > 0):
         raise Failure(f"{path}: budget = {budget}: minutes above 0 are needed")
-    tables = text.get("metric")
-    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        raise Failure(f"{path}: the suite is empty: it needs at least one [[metric]]")
-    metrics = tuple(_metric(f"{path}, metric {number}", table) for number, table in enumerate(tables, 1))
-    names = [metric.name for metric in metrics]
+    found = text.get(key)
+    if not isinstance(found, list) or not found or not all(isinstance(table, dict) for table in found):
+        raise Failure(f"{path}: the suite is empty: it needs at least one [[{key}]]")
+    made = tuple(make(f"{path}, {key} {number}", table) for number, table in enumerate(found, 1))
+    names = [entry.name for entry in made]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise Failure(f"{path}: two metrics are called {twice[0]}; a name is that of one")
-    return Suite(path.stem, metrics, budget)
+        raise Failure(f"{path}: two {key}s are called {twice[0]}; a name is that of one")
+    return made, budget
+
+
+def read(path):
+    """Failure names the file, the metric and the field."""
+    return Suite(path.stem, *tables(path, "metric", _metric))
 
 
 def selected(suite, only):

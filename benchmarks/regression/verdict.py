@@ -25,7 +25,7 @@ CONFIDENCE = 1 - 0.01 / len(LOOKS)
 LEAST_RUNS = 5  # stored ones, for a prediction interval
 
 # From the best to the worst, with the exit status of a suite whose worst it is. 1 is a crash, 2 an error of usage.
-EXIT_STATUS = {"ok": 0, "faster": 10, "inconclusive": 11, "disturbed": 12, "no-reference": 13, "not-run": 14, "slower": 15}
+EXIT_STATUS = {"ok": 0, "faster": 10, "inconclusive": 11, "disturbed": 12, "no-reference": 13, "not-run": 14, "too-fast": 16, "slower": 15}
 
 
 def worst(verdicts):

@@ -24,7 +24,7 @@ sys.path.insert(0, str(benchmarks))
 import host  # noqa: E402
 import json_file  # noqa: E402
 from measured_runs import Failure  # noqa: E402
-from regression import builds, programs, references, run as runs, suite_file  # noqa: E402
+from regression import builds, programs, references, run as runs, suite_file, trainings  # noqa: E402
 
 # Speed and noise by the name of the workload. The noise is drawn from the place of a launch (block, arm), which the
 # run's files tell: a launch that is repeated after a kill gives the same figure.
@@ -281,6 +281,9 @@ def check_input(at):
     at.main("compare", a, a, path, status=1, says=("there is no workload nowhere",))
     for name in suite_file.FOLDER.glob("*.toml"):
         at.main("list", name.stem)
+        if trainings.has(name):
+            trainings.read(name)
+            continue
         for metric in suite_file.read(name).metrics:
             check(not metric.workload or metric.workload_path(), f"{name}: {metric.name} has a workload")
             programs.figure_of(metric)
