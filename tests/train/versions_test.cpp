@@ -261,7 +261,7 @@ TEST_CASE("versions: have the choices of kernels, with which a run goes on", "[s
         if (ranks == 1) CHECK(kernels.entries().at(key).choice == other);
         // A branch too.
         kernels.clear();
-        train(ranks, {.out = folder / concat("branch", ranks), .max_steps = -1, .from = test::newest_version(whole)},
+        train(ranks, {.out = folder / concat("branch", ranks), .from = test::newest_version(whole), .max_steps = -1},
               {"train.epochs=5"});
         if (ranks == 1) CHECK(kernels.entries().at(key).choice == other);
     }
