@@ -233,6 +233,11 @@ TEST_CASE("settings: a type that does not fit is named with what is expected", "
     CHECK(where == "(text):2: data.mnist.shift = -5 is out of range; it must be at least 0 and at most 28");
 }
 
+TEST_CASE("settings: a table without a name is refused with its line", "[settings]") {
+    CHECK_THROWS_WITH(configuration::from_text("name = 'x'\n[ = 'x'\n"),
+                      Catch::Contains("line 2") && Catch::Contains("key"));
+}
+
 TEST_CASE("kfac.memory_limit_mb is in MiB, as every limit of memory") {
     configuration settings = configuration::from_text("kfac.memory_limit_mb = 3\nkfac.grad_worker_fraction = 0\n");
     CHECK(detail::read_kfac_ranks(settings).how.memory_limit == index_t{3} << 20);
