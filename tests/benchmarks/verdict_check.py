@@ -110,7 +110,7 @@ def check_stored():
         half = verdict.judge_stored(1.0, [math.exp(v) for v in logs], DELTA)[1].half
         check(abs(half - limit) < 0.002, f"{count} runs: the limit is {half:.4f}, expected {limit}")
     check(verdict.worst(["ok", "faster", "inconclusive"]) == "inconclusive" and verdict.worst(["slower", "not-run", "disturbed"]) == "slower", "a suite has its worst verdict")
-    check(verdict.worst([]) == "not-run" and len(set(verdict.EXIT_STATUS.values())) == 7 and not {1, 2} & set(verdict.EXIT_STATUS.values()), "nothing measured is an error; statuses of their own")
+    check(verdict.worst([]) == "not-run" and len(set(verdict.EXIT_STATUS.values())) == len(verdict.EXIT_STATUS) == 8 and not {1, 2} & set(verdict.EXIT_STATUS.values()), "nothing measured is an error; statuses of their own")
 
 
 if __name__ == "__main__":
