@@ -2,20 +2,12 @@
 """Checks benchmarks/regression/convergence.py: closed forms, simulated rates, bad input."""
 
 import math
-import pathlib
 import random
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
+from checks import check, end  # noqa: E402
 from regression import convergence  # noqa: E402
-
-failures = []
-
-
-def check(condition, what):
-    if not condition:
-        failures.append(what)
 
 
 def check_speedups():
@@ -67,5 +59,4 @@ if __name__ == "__main__":
     check_speedups()
     check_rates()
     check_cases()
-    print("\n".join(f"FAILED: {failure}" for failure in failures) or "convergence: all hold")
-    sys.exit(bool(failures))
+    end("convergence")

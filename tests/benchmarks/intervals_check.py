@@ -2,19 +2,11 @@
 """Checks benchmarks/intervals.py against published tables and examples."""
 
 import math
-import pathlib
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
+from checks import check, end  # noqa: E402
 import intervals  # noqa: E402
-
-failures = []
-
-
-def check(condition, what):
-    if not condition:
-        failures.append(what)
 
 
 def check_student():
@@ -69,5 +61,4 @@ if __name__ == "__main__":
     check_student()
     check_signed_rank()
     check_two_samples()
-    print("\n".join(f"FAILED: {failure}" for failure in failures) or "intervals: all hold")
-    sys.exit(bool(failures))
+    end("intervals")

@@ -14,8 +14,7 @@ import tempfile
 import types
 
 sys.dont_write_bytecode = True
-benchmarks = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
-sys.path.insert(0, str(benchmarks))
+from checks import BENCHMARKS, check, end  # noqa: E402
 import intervals  # noqa: E402
 import json_file  # noqa: E402
 import training_runs  # noqa: E402
@@ -46,16 +45,10 @@ with (out / "metrics.jsonl").open("w") as file:
         time.sleep(float(setting.get("sleep", 0)))
 print(json.dumps({"training_samples": 6400, "test_accuracy": 0.9}))
 """
-failures = []
-
-
-def check(condition, what):
-    if not condition:
-        failures.append(what)
 
 
 def script(name):
-    loader = importlib.machinery.SourceFileLoader(name, str(benchmarks / name))
+    loader = importlib.machinery.SourceFileLoader(name, str(BENCHMARKS / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     loader.exec_module(module)
     return module
@@ -125,7 +118,7 @@ def check_defaults(folder, build):
         check(found == expected, f"{steps} steps: {found}, expected {expected}")
     rises = defaults.outcome([{"loss": 1}] * 10 + [{"loss": None}], None)
     check(rises["fault"] == "rose" and rises["loss"] is None, "a loss that ends as inf has risen")
-    command = [benchmarks / "optimizers_at_defaults", "--workloads", "cosmology-quickstart,mlp-mnist-admm,lenet-mnist", "--data", folder, "--kinds", "kfac,soap", "--seeds",
+    command = [BENCHMARKS / "optimizers_at_defaults", "--workloads", "cosmology-quickstart,mlp-mnist-admm,lenet-mnist", "--data", folder, "--kinds", "kfac,soap", "--seeds",
                "2", "--batches", "64,9999", "--build", build, "--json", folder / "defaults.json"]
     for rows in (4, 4):  # the second time from the file
         result = subprocess.run(command, capture_output=True, text=True)
@@ -140,7 +133,7 @@ def check_defaults(folder, build):
 
 
 def check_comparison(folder, build):
-    command = [benchmarks / "compare_optimizers", "w.toml", "--data", folder, "--build", build, "--seeds", "2", "--json", folder / "comparison.json",
+    command = [BENCHMARKS / "compare_optimizers", "w.toml", "--data", folder, "--build", build, "--seeds", "2", "--json", folder / "comparison.json",
                "--of", "slow", "optimizer.lr=1", "--of", "fast", "optimizer.lr=2"]
     for _ in range(2):
         result = subprocess.run(command, capture_output=True, text=True)
@@ -154,7 +147,7 @@ def check_compression(folder, build):
     if not shutil.which("mpirun"):
         print("skipped: no mpirun, compression_accuracy was not run")
         return
-    result = subprocess.run([benchmarks / "compression_accuracy", "--data", folder, "--build", build, "--ranks", "2", "--epochs", "1", "--seeds", "2", "--kinds", "none,bf16"],
+    result = subprocess.run([BENCHMARKS / "compression_accuracy", "--data", folder, "--build", build, "--ranks", "2", "--epochs", "1", "--seeds", "2", "--kinds", "none,bf16"],
                             capture_output=True, text=True)
     check(result.stdout.count("90.00 +-   0.00    90.00 90.00") == 2, f"two kinds, two seeds: {result.stdout}{result.stderr}")
 
@@ -191,7 +184,7 @@ def check_tuning(folder, build):
     check(not tune.falls_behind(options, lines, 5, [earlier(0.5, 5)] * 3), "before half of its schedule no trial ends")
     trials = [{"best": b, "curve": curve} for b, curve in ((0.5, [(9, 0.5, 0)]), (0.2, [(20, 0.2, 0)]), (None, []))]
     check(tune.chosen(options, trials, 0.5) is trials[0] and tune.chosen(options, trials, 0.1) is trials[1], "the first at the target, or else the best")
-    command = [benchmarks / "tune_optimizers", "w.toml", "--epochs", "4", "--kinds", "kfac", "--trials", "6", "--seeds", "2", "--build", build, "--json", folder / "tuned.json"]
+    command = [BENCHMARKS / "tune_optimizers", "w.toml", "--epochs", "4", "--kinds", "kfac", "--trials", "6", "--seeds", "2", "--build", build, "--json", folder / "tuned.json"]
     once = subprocess.run(command, capture_output=True, text=True)
     again = subprocess.run(command, capture_output=True, text=True)
     check(once.returncode == 0 and once.stdout == again.stdout, f"the second time is from the file:\n{once.stdout}{once.stderr}\n{again.stdout}{again.stderr}")
@@ -206,7 +199,7 @@ def check_batches(folder, build):
     scaling = script("batch_scaling")
     s_min, critical = scaling.fit([(batch, 40 * (1 + 300 / batch)) for batch in (64, 256, 1024, 4096)])
     check(math.isclose(s_min, 40, rel_tol=1e-6) and math.isclose(critical, 300, rel_tol=1e-6), f"the fit finds its own formula: {s_min}, {critical}")
-    command = [benchmarks / "batch_scaling", "w.toml", "--loss", "1", "--epochs", "9", "--kinds", "sgd", "--batches", "64,512,4096", "--rates", "3", "--seeds", "2", "--window", "1",
+    command = [BENCHMARKS / "batch_scaling", "w.toml", "--loss", "1", "--epochs", "9", "--kinds", "sgd", "--batches", "64,512,4096", "--rates", "3", "--seeds", "2", "--window", "1",
                "--build", build, "--json", folder / "batches.json"]
     once = subprocess.run(command, capture_output=True, text=True)
     again = subprocess.run(command, capture_output=True, text=True)
@@ -232,9 +225,8 @@ def main():
         check_points()
         check_tuning(folder, build)
         check_batches(folder, build)
-    print("runs of optimizers: " + ("all right" if not failures else "\n".join(["FAILED", *failures])))
-    return 1 if failures else 0
+    end("runs of optimizers")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -13,8 +13,7 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-benchmarks = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
-sys.path.insert(0, str(benchmarks))
+from checks import BENCHMARKS, check, end  # noqa: E402
 from search_space import space as spaces, strategies  # noqa: E402
 
 # Ten steps an epoch. State: a hash of all settings, step by step, so that it tells how a run was trained.
@@ -79,13 +78,6 @@ epochs = 1
 choices = [{"optimizer.lr" = 10}, {"optimizer.lr" = 20, "optimizer.momentum" = 0.5}]
 vary = {"train.seed" = [1]}
 """
-failures = []
-
-
-def check(condition, what, context=""):
-    if not condition:
-        failures.append(what)
-        print(f"FAILED: {what}\n{context[-3000:]}")
 
 
 class Folder:
@@ -100,7 +92,7 @@ class Folder:
     def command(self, text, out, *words):
         file = self.folder / "space.toml"
         file.write_text(text)
-        return [sys.executable, str(benchmarks / "search"), str(file), "--out", str(self.folder / out), "--build", str(self.folder / "build"), *words]
+        return [sys.executable, str(BENCHMARKS / "search"), str(file), "--out", str(self.folder / out), "--build", str(self.folder / "build"), *words]
 
     def search(self, text, out, *words, status=0, **environment):
         json_file = self.folder / "result.json"
@@ -189,7 +181,7 @@ def check_bad_input(at):
         found = at.search(text, "bad", *words, status=2)
         check(part in str(found), f"bad input is named: {part}", str(found))
         check(not at.counted("bad"), f"{part}: nothing was trained")
-    check("No such file" in subprocess.run([benchmarks / "search", "none.toml", "--out", at.folder / "bad"], capture_output=True, text=True).stderr, "a file that is not there")
+    check("No such file" in subprocess.run([BENCHMARKS / "search", "none.toml", "--out", at.folder / "bad"], capture_output=True, text=True).stderr, "a file that is not there")
 
 
 def check_kills(at):
@@ -222,9 +214,8 @@ def main():
         check_strategies(at)
         check_bad_input(at)
         check_kills(at)
-    print("search: " + ("all right" if not failures else f"{len(failures)} failures"))
-    return 1 if failures else 0
+    end("search")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

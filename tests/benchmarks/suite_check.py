@@ -19,8 +19,7 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-benchmarks = pathlib.Path(__file__).resolve().parents[2] / "benchmarks"
-sys.path.insert(0, str(benchmarks))
+from checks import BENCHMARKS, check, end  # noqa: E402
 import host  # noqa: E402
 import json_file  # noqa: E402
 from measured_runs import Failure  # noqa: E402
@@ -49,16 +48,7 @@ awk -v seed=$(($1 % 1000003)) -v name=$name -v slowdown=$slowdown -v deviation=$
     printf "{\"samples_per_s\": %s, \"batch\": 1}\n", name == "zero" ? "0" : name == "nan" ? "NaN" : sprintf("%.9g", rate)
 }'
 '''
-failures = []
-
-
-def check(condition, what, context=""):
-    if not condition:
-        failures.append(what)
-        print(f"FAILED: {what}\n{str(context)[-3000:]}")
-
-
-loader = importlib.machinery.SourceFileLoader("suite", str(benchmarks / "suite"))
+loader = importlib.machinery.SourceFileLoader("suite", str(BENCHMARKS / "suite"))
 suite = importlib.util.module_from_spec(importlib.util.spec_from_loader("suite", loader))
 loader.exec_module(suite)
 
@@ -163,7 +153,7 @@ def check_kills(at):
     at.main("compare", a, b, file, "--out", at.folder / "whole", status=15)
     long = time.monotonic() - began
     chance = random.Random(7)
-    command = [sys.executable, str(benchmarks / "suite"), *at.words("compare", a, b, file, "--out", at.folder / "killed")]
+    command = [sys.executable, str(BENCHMARKS / "suite"), *at.words("compare", a, b, file, "--out", at.folder / "killed")]
     looks = set()
     for kill in range(10):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -398,5 +388,4 @@ if __name__ == "__main__":
     for part in (check_verdicts, check_kills, check_failing, check_files, check_input, check_programs, check_references, check_revisions):
         with tempfile.TemporaryDirectory() as folder:
             part(Place(folder))
-    print("\n".join(f"FAILED: {failure}" for failure in failures) or "suite: all right")
-    sys.exit(bool(failures))
+    end("suite")

@@ -2,7 +2,6 @@
 """Checks benchmarks/suite convergence with a program in place of `train` whose steps to a quality are known: references, verdicts, kills, bad input."""
 
 import json
-import pathlib
 import random
 import signal
 import subprocess
@@ -11,9 +10,8 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
-import suite_check  # noqa: E402, stand-in builds; it knows where benchmarks is
-from suite_check import Place, check, refused  # noqa: E402
-import training_runs  # noqa: E402
+from checks import BENCHMARKS, check, end  # noqa: E402
+from suite_check import Place, refused  # noqa: E402, stand-in builds
 from regression import trainings  # noqa: E402
 
 # Quality rises linearly to 1 at step SPEED × (100 + seed × 7 modulo 11), a test each step of 200. The workload's name
@@ -118,7 +116,7 @@ def check_kills(at):
     began = time.monotonic()
     at.main("convergence", file, "--build", honest, "--out", at.folder / "whole", status=13)
     long, chance = time.monotonic() - began, random.Random(3)
-    command = [sys.executable, str(suite_check.benchmarks / "suite"), *at.words("convergence", file, "--build", honest, "--out", at.folder / "killed")]
+    command = [sys.executable, str(BENCHMARKS / "suite"), *at.words("convergence", file, "--build", honest, "--out", at.folder / "killed")]
     for kill in range(6):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
@@ -158,5 +156,4 @@ if __name__ == "__main__":
     for part in (check_verdicts, check_lost, check_kills, check_input):
         with tempfile.TemporaryDirectory() as folder:
             part(Place(folder))
-    print("\n".join(f"FAILED: {failure}" for failure in suite_check.failures) or "suite convergence: all right")
-    sys.exit(bool(suite_check.failures))
+    end("suite convergence")

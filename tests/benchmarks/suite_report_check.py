@@ -5,15 +5,14 @@ and Google Benchmark's JSON by what their documentation and readers ask for."""
 import html.parser
 import json
 import math
-import pathlib
 import re
 import statistics
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-import suite_check  # noqa: E402, stand-in builds; it knows where benchmarks is
-from suite_check import Place, check  # noqa: E402
+from checks import check, end  # noqa: E402
+from suite_check import Place  # noqa: E402, stand-in builds
 import host  # noqa: E402
 import record  # noqa: E402
 from regression import google_benchmark, mllog, page, programs  # noqa: E402
@@ -193,5 +192,4 @@ if __name__ == "__main__":
     for part in (check_formats, check_suite):
         with tempfile.TemporaryDirectory() as folder:
             part(Place(folder))
-    print("\n".join(f"FAILED: {failure}" for failure in suite_check.failures) or "suite report: all right")
-    sys.exit(bool(suite_check.failures))
+    end("suite report")

@@ -6,12 +6,11 @@ Three arms A, A2, B in blocks whose order goes through the six permutations. Lau
 
 import itertools
 import math
-import pathlib
 import random
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
+from checks import check, end  # noqa: E402
 from regression import verdict  # noqa: E402
 
 SERIES = 4000
@@ -19,12 +18,6 @@ DELTA = verdict.delta_of(0.03)
 ORDERS = list(itertools.permutations(range(3)))
 # Of the logarithm of a launch: (standard deviation, lag-1 correlation). A pair of independent ones has √2 times that.
 NOISES = {"1.5 %": (0.015 / math.sqrt(2), 0), "3 %": (0.03 / math.sqrt(2), 0), "6 %": (0.06 / math.sqrt(2), 0), "15 %": (0.15 / math.sqrt(2), 0), "AR 8 %": (0.08, 0.7), "AR 20 %": (0.2, 0.7)}
-failures = []
-
-
-def check(condition, what):
-    if not condition:
-        failures.append(what)
 
 
 def blocks(chance, noise, slowdown):
@@ -117,5 +110,4 @@ if __name__ == "__main__":
     check_steps()
     check_stored()
     check_rates()
-    print("\n".join(f"FAILED: {failure}" for failure in failures) or "verdicts: all hold")
-    sys.exit(bool(failures))
+    end("verdicts")
