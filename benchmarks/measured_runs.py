@@ -33,6 +33,11 @@ def end(process, grace=10):
             continue
 
 
+def cache():
+    """The folder of what is measured once a machine: that of the programs' kernel choices (CAIRN_CACHE)."""
+    return pathlib.Path(os.environ.get("CAIRN_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "cairn")
+
+
 def dies_with_parent():
     """Of a program that is started: it is asked to end when this one is killed, so that it does not disturb what is measured later."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
@@ -75,16 +80,23 @@ def output_of(command, timeout, **environment):
     return output
 
 
-def run_child(command, timeout, figures=("samples_per_s",)):
-    """Runs a program and returns the last line of its output that is a JSON object in which these figures are positive."""
-    output = output_of(command, timeout)
+def last_object(output, figures=()):
+    """The last line that is a JSON object in which these figures are positive; None without one."""
     for line in reversed(output.splitlines()):
         try:
             result = json.loads(line)
-            if all(result[figure] > 0 for figure in figures):
+            if isinstance(result, dict) and all(result[figure] > 0 for figure in figures):
                 return result
         except (KeyError, TypeError, ValueError):
             continue
+    return None
+
+
+def run_child(command, timeout, figures=("samples_per_s",)):
+    """Runs a program and returns the last_object() that it printed."""
+    output = output_of(command, timeout)
+    if (result := last_object(output, figures)) is not None:
+        return result
     shown = shlex.join(map(str, command))
     raise Failure(f"{shown}\nended well, but printed no JSON object with positive {' and '.join(figures)}:\n{last_lines(output)}")
 

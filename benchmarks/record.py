@@ -84,7 +84,7 @@ def of_script(benchmark, options, found):
 
 def runs(path, benchmark, description):
     """json_file.Runs whose file is a record: the description is its settings."""
-    return json_file.Runs(path, description, make(benchmark, description))
+    return json_file.Runs(path, description, make(benchmark, description) if path else None)
 
 
 def _name(kind):

@@ -13,7 +13,6 @@ import tempfile
 import time
 
 import measured_runs
-from measured_runs import Failure
 
 from . import builds, programs
 

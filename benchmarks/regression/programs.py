@@ -55,15 +55,9 @@ def steps_for(metric, printed, steps):
 
 def printed_object(output):
     """The last line that is a JSON object. Failure shows the last lines where there is none."""
-    lines = output.splitlines()
-    for line in reversed(lines):
-        if line.startswith("{"):
-            try:
-                return json.loads(line)
-            except ValueError:
-                continue
-    tail = "\n".join("    " + line for line in lines[-6:]) or "    (no output)"
-    raise Failure(f"it ended well, but printed no line that is a JSON object:\n{tail}")
+    if (found := measured_runs.last_object(output)) is None:
+        raise Failure(f"it ended well, but printed no line that is a JSON object:\n{measured_runs.last_lines(output, 6)}")
+    return found
 
 
 def google_benchmark(path):

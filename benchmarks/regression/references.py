@@ -6,21 +6,12 @@ Floors are |mean of ln(A2 / A)| as `calibrate` measured it: what equal programs 
 
 import datetime
 import json
-import os
-import pathlib
 
 import json_file
 import record
-from measured_runs import Failure
+from measured_runs import Failure, cache
 
 DAYS = 365  # until a reference expires
-
-
-def cache():
-    """The folder of what is measured once a machine; that of train's kernel choices."""
-    if "CAIRN_CACHE" in os.environ:
-        return pathlib.Path(os.environ["CAIRN_CACHE"])
-    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "cairn"
 
 
 def _json(path, empty):
@@ -77,13 +68,22 @@ def read(path):
     return records
 
 
+def utc_today():
+    return datetime.datetime.now(datetime.timezone.utc).date()
+
+
+def is_valid(entry, today):
+    """Whether a record has not expired."""
+    return not entry["expires"] or datetime.date.fromisoformat(entry["expires"][:10]) >= today
+
+
 def values_for(records, metric, machine, today=None):
     """Costs of the runs that a metric is compared with, and why there are too few where there are."""
-    today = today or datetime.datetime.now(datetime.timezone.utc).date()
+    today = today or utc_today()
     mine = [entry for entry in records if entry["benchmark"] == metric.name]
     here = [entry for entry in mine if entry["machine"]["fingerprint"] == machine]
     same = [entry for entry in here if entry["settings_hash"] == metric.hash()]
-    valid = [entry for entry in same if not entry["expires"] or datetime.date.fromisoformat(entry["expires"][:10]) >= today]
+    valid = [entry for entry in same if is_valid(entry, today)]
     usable = [entry for entry in valid if not entry["oversubscribed"]]
     counts = ((len(mine) - len(here), "of another machine"), (len(here) - len(same), "of other settings"), (len(same) - len(valid), "past their expiry"), (len(valid) - len(usable), "oversubscribed"))
     why = f"{len(usable)} stored runs, at least 5 are needed" + "".join(f"; {count} {what}" for count, what in counts if count)
@@ -94,7 +94,7 @@ def values_for(records, metric, machine, today=None):
 def accept(path, made, reason, anew=False, today=None):
     """Adds the records of a run to the references, with the reason; `anew`: in place of those of the same metrics. Failure of what is no reference:
     disturbed, of a tree with uncommitted changes, oversubscribed, without reason, or there already."""
-    today = today or datetime.datetime.now(datetime.timezone.utc).date()
+    today = today or utc_today()
     if not reason.strip():
         raise Failure("--reason: say why these figures are right from now on")
     if not made:

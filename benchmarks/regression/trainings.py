@@ -18,7 +18,6 @@ goes on with the seeds that are missing. The test: convergence.py, on steps, whi
 
 import argparse
 import dataclasses
-import datetime
 import math
 import time
 import tomllib
@@ -28,7 +27,7 @@ import record
 import training_runs
 from measured_runs import Failure
 
-from . import builds, convergence, run as runs, suite_file
+from . import builds, convergence, references, run as runs, suite_file
 
 EVALUATIONS = 20  # of a training, at least
 
@@ -167,7 +166,7 @@ def steps(entry):
 
 def evaluate(run, stored, today=None):
     """The result of each training, beside the references of the same settings; of a seed that is there more than once the newest counts."""
-    today = (today or datetime.datetime.now(datetime.timezone.utc).date()).isoformat()
+    today = today or references.utc_today()
     for training in run.trainings:
         done, wanted = run.done(training), len(run.seeds[training.name])
         result = {"name": training.name, "seeds": len(done), "arrived": sum(found["steps"] is not None for found in done)}
@@ -176,7 +175,7 @@ def evaluate(run, stored, today=None):
             continue
         same = [entry for entry in stored if "convergence" in entry and entry["benchmark"] == training.name and entry["settings_hash"] == training.hash()]
         reference = {}
-        for entry in sorted((entry for entry in same if not entry["expires"] or entry["expires"][:10] >= today), key=lambda entry: entry["when"]):
+        for entry in sorted((entry for entry in same if references.is_valid(entry, today)), key=lambda entry: entry["when"]):
             reference |= steps(entry)
         found = convergence.judge(list(reference.values()), [math.inf if seed["steps"] is None else seed["steps"] for seed in done])
         why = found.why + ("" if len(done) == wanted else f"; {len(done)} of {wanted} seeds: {run.state['given_up'].get(training.name, 'the budget ended')}")

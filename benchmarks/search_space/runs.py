@@ -5,7 +5,6 @@
     else                                    not begun; what is there is removed
 """
 
-import ctypes
 import json
 import math
 import os
@@ -16,7 +15,7 @@ import subprocess
 import tempfile
 
 import saved_versions
-from measured_runs import default_mpirun
+from measured_runs import cache, default_mpirun, dies_with_parent
 from search_space.space import Bad
 from training_runs import DIVERGED, is_better
 
@@ -93,13 +92,12 @@ class Runs:
 
     def kernels(self, node):
         """The kernels' choices of a first stage, and of the same trained alone: others have other last bits. Later stages have them from its version."""
-        cache = self.options.out / f"kernels-{self.space.name(type(node)(node.path))}"
-        if not cache.exists():
-            users = pathlib.Path(os.environ.get("CAIRN_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "cairn")
-            cache.mkdir(parents=True)
-            for file in users.glob("*.tsv"):
-                shutil.copy(file, cache)
-        return cache
+        copy = self.options.out / f"kernels-{self.space.name(type(node)(node.path))}"
+        if not copy.exists():
+            copy.mkdir(parents=True)
+            for file in cache().glob("*.tsv"):
+                shutil.copy(file, copy)
+        return copy
 
     def start(self, node, place):
         """A process that trains it, in the `place`-th share of the cores."""
@@ -112,8 +110,7 @@ class Runs:
         def prepare():
             if len(mine) == each:
                 os.sched_setaffinity(0, mine)
-            # PR_SET_PDEATHSIG: where the search is killed, it saves and ends.
-            ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+            dies_with_parent()  # it saves and ends
 
         output = tempfile.TemporaryFile()
         process = subprocess.Popen(self.command(node), stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment,
