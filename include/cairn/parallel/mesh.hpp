@@ -11,9 +11,9 @@
 
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/comm/require_equal.hpp>
+#include <cairn/core/allowed_cores.hpp>
 #include <cairn/parallel/channel.hpp>
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,16 +47,7 @@ inline std::string text_of(const std::vector<mesh_axis>& axes) {
 inline std::string place_of_this_process() {
     std::array<char, 256> host{};
     ::gethostname(host.data(), host.size() - 1);
-    std::string cores;
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0)
-        for (int c = 0; c < CPU_SETSIZE; ++c) {
-            if (!CPU_ISSET(c, &allowed) || (c > 0 && CPU_ISSET(c - 1, &allowed))) continue;
-            int last = c;
-            while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &allowed)) ++last;
-            cores += concat(cores.empty() ? "" : ",", c, last > c ? concat('-', last) : "");
-        }
+    const std::string cores = read_allowed_cores().text;
     return concat("host ", host.data(), cores.empty() ? "" : ", cores ", cores);
 }
 

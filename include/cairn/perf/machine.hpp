@@ -64,17 +64,29 @@ inline std::string library_versions() {
     return list;
 }
 
-inline machine_info read_machine_info() {
-    machine_info info;
+/// What /proc/cpuinfo says of the first processor, and how many there are.
+struct cpuinfo {
+    std::map<std::string, std::string> first;
+    int processors = 0;
+};
+
+inline cpuinfo read_cpuinfo() {
+    cpuinfo found;
     std::ifstream in("/proc/cpuinfo");
-    std::map<std::string, std::string> first;  // of the first processor
-    for (std::string line; std::getline(in, line) && !line.empty();) {
+    for (std::string line; std::getline(in, line);) {
         const auto colon = line.find(':');
         if (colon == std::string::npos) continue;
+        const std::string name = line.substr(0, line.find_last_not_of(" \t:", colon) + 1);
         const auto value = line.find_first_not_of(' ', colon + 1);
-        first[line.substr(0, line.find_last_not_of(" \t:", colon) + 1)] =
-            value == std::string::npos ? "" : line.substr(value);
+        found.processors += name == "processor";
+        found.first.try_emplace(name, value == std::string::npos ? "" : line.substr(value));
     }
+    return found;
+}
+
+inline machine_info read_machine_info() {
+    machine_info info;
+    auto first = read_cpuinfo().first;
     info.cpu = first.count("model name") ? concat(first["model name"], " family ", first["cpu family"], " model ",
                                                   first["model"], " stepping ", first["stepping"])
                                          : "unknown processor";

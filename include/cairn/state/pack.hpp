@@ -291,13 +291,12 @@ private:
     // Both in parts that stay in a core's cache: the image comes from memory once.
     static void seal_piece(packed_piece& p, const std::byte* data) {
         constexpr std::uint64_t at_once = 128 << 10;
-        const std::uint64_t each =
-            p.type == element_type::text ? 0 : element_infos[static_cast<std::size_t>(p.type)].bytes;
-        if (p.bytes <= at_once || each == 0) {
+        if (p.bytes <= at_once || p.type == element_type::text) {
             p.checksum = xxh3(data, p.bytes);
             p.digest = detail::digest_of(p, data);
             return;
         }
+        const std::uint64_t each = element_infos[static_cast<std::size_t>(p.type)].bytes;
         xxh3_stream checksum;
         p.digest = 0;
         for (std::uint64_t at = 0, n = 0; at < p.bytes; at += n) {

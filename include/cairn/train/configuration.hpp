@@ -176,13 +176,18 @@ inline std::string to_toml(const setting& s) {
     replace(key, std::move(values));
 }
 
+[[gnu::used]] inline std::map<std::string, std::string> configuration::resolved_values() const {
+    std::map<std::string, std::string> all;
+    for (const auto& [path, value] : asked_) all[path] = detail::to_toml(value);
+    return all;
+}
+
 [[gnu::used]] inline std::string configuration::resolved() const {
     std::map<std::string, std::string> sections;  // section → its lines
-    for (const auto& [path, value] : asked_) {
+    for (const auto& [path, value] : resolved_values()) {
         const auto dot = path.rfind('.');
         const std::string section = dot == std::string::npos ? "" : path.substr(0, dot);
-        sections[section] +=
-            (dot == std::string::npos ? path : path.substr(dot + 1)) + " = " + detail::to_toml(value) + '\n';
+        sections[section] += (dot == std::string::npos ? path : path.substr(dot + 1)) + " = " + value + '\n';
     }
     std::string text;
     for (const auto& [section, lines] : sections) text += (section.empty() ? "" : "\n[" + section + "]\n") + lines;

@@ -2,38 +2,32 @@
 // This machine, as records name it: the fingerprint, from what a reboot does not change, and the conditions of a run.
 // benchmarks/host.py reads the same, and says what and why; tests/checks/program.py compares the two.
 
+#include <cairn/core/allowed_cores.hpp>
+#include <cairn/core/random.hpp>
+#include <cairn/perf/machine.hpp>
+#include <cairn/state/manifest.hpp>
 #include <cairn/train/run_directory.hpp>
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include <sched.h>
 #include <unistd.h>
 
 namespace cairn {
 
 /// 64 bits of a text as 16 hexadecimal digits, by FNV-1a (Fowler, Noll and Vo).
-inline std::string hashed(std::string_view text) {
-    std::uint64_t value = 0xcbf29ce484222325;
-    for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    char digits[17];
-    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(value));
-    return digits;
-}
+inline std::string hashed(std::string_view text) { return detail::hexadecimal(path_hash(text)); }
 
 /// Now, in UTC: 2026-11-29T01:02:03Z.
 inline std::string utc_time() {
@@ -84,15 +78,7 @@ inline std::string relevant_instructions(const std::string& flags) {
 }
 
 inline nlohmann::json read_host_machine() {
-    std::map<std::string, std::string> first;  // lines of the first processor
-    int processors = 0;
-    std::ifstream in("/proc/cpuinfo");
-    for (std::string line; std::getline(in, line);) {
-        const auto colon = std::min(line.find(':'), line.size()), value = line.find_first_not_of(' ', colon + 1);
-        const std::string name = line.substr(0, line.find_last_not_of(" \t", colon ? colon - 1 : 0) + 1);
-        processors += name == "processor";
-        first.try_emplace(name, value == std::string::npos ? "" : line.substr(value));
-    }
+    auto [first, processors] = perf::detail::read_cpuinfo();
     std::string cpu = first.contains("model name") ? first["model name"] : "unknown processor";
     for (const auto& [name, key] : {std::pair{"family", "cpu family"}, {"model", "model"}, {"stepping", "stepping"}})
         if (first.contains(key)) cpu += concat(' ', name, ' ', first[key]);
@@ -123,21 +109,6 @@ inline const nlohmann::json& host_machine() {
 inline std::string node_name() {
     const char* const given = std::getenv("SLURMD_NODENAME");
     return given && *given ? given : host_name();
-}
-
-/// Processors that this process may use, such as "0-2,5", and their number.
-inline std::pair<std::string, int> allowed_processors() {
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {"", 0};
-    std::string text;
-    for (std::size_t i = 0, end; i < CPU_SETSIZE; i = end + 1) {
-        end = i;
-        if (!CPU_ISSET(i, &allowed)) continue;
-        while (end + 1 < CPU_SETSIZE && CPU_ISSET(end + 1, &allowed)) ++end;
-        text += concat(text.empty() ? "" : ",", i) + (end > i ? concat('-', end) : "");
-    }
-    return {text, CPU_COUNT(&allowed)};
 }
 
 /// Cores' worth of time that control groups allow this process; null without a limit.
@@ -179,7 +150,7 @@ inline nlohmann::json host_conditions() {
     }
     return {{"load", getloadavg(&load, 1) == 1 ? nlohmann::json(load) : nlohmann::json()},
             {"quota", quota_of_cores()},
-            {"affinity", allowed_processors().first},
+            {"affinity", read_allowed_cores().text},
             {"node", node_name()},
             {"slurm", slurm}};
 }

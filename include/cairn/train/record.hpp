@@ -80,19 +80,6 @@ void add_ceilings(nlohmann::json& machine) {
     machine["copy_gb_per_s"] = perf::measured_bandwidth();
 }
 
-/// "optimizer.lr" → "0.001": the values as TOML.
-inline nlohmann::json settings_json(const std::string& toml) {
-    nlohmann::json all = nlohmann::json::object();
-    std::istringstream lines(toml);
-    std::string section;
-    for (std::string line; std::getline(lines, line);) {
-        if (line.starts_with('[')) section = line.substr(1, line.size() - 2) + '.';
-        if (const auto at = line.find(" = "); at != std::string::npos)
-            all[section + line.substr(0, at)] = line.substr(at + 3);
-    }
-    return all;
-}
-
 /// This program's command line, as a shell takes it.
 inline std::string command_line() {
     std::ifstream in("/proc/self/cmdline");
@@ -120,13 +107,15 @@ inline nlohmann::json program_revision() {
 /// many threads, and its most resident bytes.
 template <Communicator C>
 std::vector<std::string> places_of_ranks(C& c) {
-    const auto [processors, count] = allowed_processors();
+    const allowed_cores mine = read_allowed_cores();
     return all_gather_text(
-        c, concat(node_name(), ':', processors, ' ', count, ' ', threads(), ' ', peak_resident_bytes()));
+        c, concat(node_name(), ':', mine.text, ' ', mine.count, ' ', threads(), ' ', peak_resident_bytes()));
 }
 
-/// Where a record comes from: benchmarks/record.py has the fields. `places`: places_of_ranks().
-inline nlohmann::json origin_of_record(const std::string& settings, const std::vector<std::string>& places) {
+/// Where a record comes from: benchmarks/record.py has the fields. `settings`: "optimizer.lr" → "0.001"; `places`:
+/// places_of_ranks().
+inline nlohmann::json origin_of_record(const std::map<std::string, std::string>& settings,
+                                       const std::vector<std::string>& places) {
     std::map<std::string, std::pair<int, int>> shared;  // place → its processors, and threads of all ranks there
     nlohmann::json binding = nlohmann::json::array(), peaks = nlohmann::json::array();
     for (const std::string& text : places) {
@@ -148,7 +137,7 @@ inline nlohmann::json origin_of_record(const std::string& settings, const std::v
         {"schema", 1},
         {"revision", program_revision()},
         {"command", command_line()},
-        {"settings", settings_json(settings)},
+        {"settings", settings},
         {"machine", host_machine()},
         {"conditions", host_conditions()},
         {"libraries", {{"kernels", built.libraries}, {"compiler", built.compiler}, {"built for", built.built_for}}},

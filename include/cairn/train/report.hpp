@@ -134,7 +134,7 @@ nlohmann::json write_report(run_parts<D, T>& run, const run_directory* directory
     // An interrupted process may not have the time to measure the machine.
     using number = std::conditional_t<std::same_as<T, float16>, float, T>;  // of the ceilings, which are the host's
     nlohmann::json record = record_of(run.task.name, result, o.metrics, rates, o.launches);
-    record.update(origin_of_record(run.task.settings.resolved(), places));
+    record.update(origin_of_record(run.task.settings.resolved_values(), places));
     if (!o.interrupted && !on_phantom_rank() && asked_for_ceilings()) add_ceilings<number>(record["machine"]);
     const std::string& simulated_on = run.task.options.machine;
     if (!simulated_on.empty()) record["simulated"] = {{"machine", simulated_on}, {"steps", o.steps}};

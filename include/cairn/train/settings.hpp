@@ -228,7 +228,8 @@ public:
     /// The numeric settings that were asked for, and the values that each may have.
     const std::map<std::string, interval>& numbers() const { return numbers_; }
 
-    /// All settings that were asked for, with the values in force, as TOML.
+    /// All settings that were asked for, with the values in force: each as TOML by its path, and all as one text.
+    std::map<std::string, std::string> resolved_values() const;
     std::string resolved() const;
 
 private:
