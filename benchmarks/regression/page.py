@@ -10,7 +10,7 @@ import re
 import measured_runs
 import record
 
-from . import programs, results as judged, suite_file, verdict
+from . import programs, results as judged, suite_file
 
 COLOURS = {"ok": "c", "faster": "a", "slower": "b", "disturbed": "d"}  # of verdicts, by the style's names
 STYLE = """
@@ -209,7 +209,7 @@ def _repeat(entry):
     if "convergence" in entry:
         yield "settings", json.dumps(entry["settings"])
         return
-    known = {key: value for key, value in entry["settings"].items() if key in {field for field in suite_file.Metric.__dataclass_fields__}}
+    known = {key: value for key, value in entry["settings"].items() if key in suite_file.Metric.__dataclass_fields__}
     try:
         metric = suite_file.Metric(**{"name": entry["benchmark"], **{key: tuple(value) if isinstance(value, list) else value for key, value in known.items()}})
         yield "one launch", " ".join(programs.command(metric, pathlib.Path("build/release"), "STEPS", pathlib.Path("FOLDER")))
@@ -235,8 +235,8 @@ def _metric(result, entry, earlier):
 
 def make(suite, results, records, earlier=(), notes=()):
     """The page. `results`: of results.evaluate; `records`: of this run; `earlier`: records of other runs and references; `notes`: lines for the reader."""
-    found, order = {entry["benchmark"]: entry for entry in records}, [*verdict.EXIT_STATUS, None]
-    results = sorted(results, key=lambda result: -order.index(result["verdict"]) if result["verdict"] else 0)
+    found = {entry["benchmark"]: entry for entry in records}
+    results = judged.worst_first(results)
     worst = judged.suite_verdict(results)
     when = min((entry["when"] for entry in records), default="")
     title = f"Suite {escaped(suite)}: {escaped(worst)}"

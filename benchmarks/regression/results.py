@@ -114,11 +114,16 @@ def write(place, results, made):
     new.rename(folder)
 
 
+def worst_first(results):
+    """Those that are not judged come last."""
+    order = list(verdict.EXIT_STATUS)
+    return sorted(results, key=lambda result: -order.index(result["verdict"]) if result["verdict"] else 1)
+
+
 def table(results):
     """Lines for people: the worst first."""
-    order = [*verdict.EXIT_STATUS, None]
     yield f"{'metric':28} {'verdict':14} {'B / A in cost':24} {'pairs':9} {'differs from':12} {'A2 / A':8} {'cpu':6}"
-    for result in sorted(results, key=lambda r: -order.index(r["verdict"]) if r["verdict"] else 0):
+    for result in worst_first(results):
         ratio, control = result.get("ratio"), result.get("control")
         yield " ".join((
             f"{result['name']:28} {result['verdict'] or '(not judged)':14}",
