@@ -137,8 +137,8 @@ def check(record, where="record"):
 
 
 def history():
-    """Names of the files in reference/ that are older than records."""
-    return (measured_runs.ROOT / "reference" / "history.txt").read_text().split()
+    """Names of the files in reference/ that are older than records; history.txt has the day and the commit that filed each beside its name."""
+    return [line.split()[0] for line in (measured_runs.ROOT / "reference" / "history.txt").read_text().splitlines()]
 
 
 def kind_of(path):
