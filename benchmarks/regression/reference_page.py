@@ -51,7 +51,9 @@ def _found(contents, path):
                 below += item.values() if isinstance(item, dict) else item
             elif isinstance(item, list) and "=" in key:
                 wanted = dict(part.split("=") for part in key.split(","))
-                below += [entry for entry in item if all(str(entry[field]) == text for field, text in wanted.items())]
+                if unknown := [field for field in wanted if not any(field in entry for entry in item)]:
+                    raise KeyError(unknown[0])
+                below += [entry for entry in item if all(str(entry.get(field)) == text for field, text in wanted.items())]
             else:
                 below.append(item[int(key)] if isinstance(item, list) else item[key])
         found = below
@@ -184,6 +186,7 @@ def make(folder=FOLDER):
         raise Failure(f"{folder / 'text'} has no texts")
     filled = [_filled(path, files) for path in texts]
     named = "\n".join(path.read_text(encoding="utf-8") for path in texts)
+    digest = hashlib.sha256(named.encode()).hexdigest()[:8]
     if forgotten := [path.name for path in paths if not re.search(rf"(?<![\w.-]){re.escape(path.name)}", named)]:
         raise Failure(f"no text in {folder / 'text'} names {', '.join(forgotten)}: say in one of them what it shows")
     filed = {name: words for name, *words in map(str.split, (folder / "history.txt").read_text().splitlines())}
@@ -191,7 +194,8 @@ def make(folder=FOLDER):
     if suites := list(_suites(folder)):
         parts.append("## References of suites\n\nWhat `benchmarks/suite` compares runs of these machines with.\n\n"
                      "| file | metric | median (least to most) | runs | newest | revision | machine | SHA-256 |\n|---|---|---|---|---|---|---|---|\n" + "\n".join(suites))
-    parts.append("## All files\n\nRecords have one form (benchmarks/record.py); history is older. The last column begins the SHA-256 of the file: this page changes with each digit of it.\n\n"
+    parts.append("## All files\n\nRecords have one form (benchmarks/record.py); history is older. The last column begins the SHA-256 of the file, that of the texts is "
+                 f"`{digest}`: this page changes with each digit of them.\n\n"
                  "| file | benchmark | when | revision | machine | kind | SHA-256 |\n|---|---|---|---|---|---|---|\n" + "\n".join(_row(path, files[path.name], filed) for path in paths))
     return "\n\n".join(parts) + "\n"
 
