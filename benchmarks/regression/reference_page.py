@@ -4,7 +4,8 @@ A figure of a text is a placeholder, {FILE.json: VALUE | FUNCTION | FORMAT}; the
 
     VALUE      a path such as summary/0/speed; * stands for each element, name=sgd,seed=1 for those of a list with such fields. + - * / between paths, and numbers such
                as 1e6, from left to right, element by element
-    FUNCTION   makes one value of several: count, sum, mean, half (half of the 95 % interval of the mean), geomean, median, min, max, or deviation
+    FUNCTION   makes one value of several: count, sum, mean, half (half of the 95 % interval of the mean), geomean and the ends of its
+               95 % interval, geolow and geohigh, median, min, max, or deviation
     FORMAT     Python's, such as .2f or ,.0f or +.1f; 3s: three significant digits. Without one it is shown as it is, if it is text or a whole number
 """
 
@@ -27,6 +28,7 @@ PLACEHOLDER = re.compile(r"\{([\w.-]+\.json)?: ([^{}\n]*)\}")
 OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 FUNCTIONS = {
     "count": len, "sum": math.fsum, "mean": statistics.fmean, "half": lambda values: intervals.mean_and_half(values)[1], "geomean": statistics.geometric_mean,
+    "geolow": lambda values: intervals.geometric(values)[1], "geohigh": lambda values: intervals.geometric(values)[2],
     "median": statistics.median, "min": min, "max": max, "deviation": statistics.stdev,
 }
 HEAD = """<!-- Written by  benchmarks/suite report --reference  from reference/text/ and the JSON files beside it. Edit those, not this page. -->

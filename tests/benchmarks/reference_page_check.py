@@ -24,6 +24,7 @@ SHOWN = {
     "a/x | .2f": "2.35", "a/count": "7", "a/name": "ring", "a/below | +.2f": "−0.25", "a/x | +.1f": "+2.3", "a/large | ,.0f": "73,152", "a/large | 4s": "73,150", "a/small | 2s": "0.0012",
     "a/x * 100 | .1f": "234.5", "a/x / a/count | .3f": "0.335", "runs/0/s - runs/3/s | .1f": "2.0", "runs/*/s | median | .2f": "2.50", "runs/name=sgd/s | max | .1f": "9.0",
     "runs/name=sgd,seed=2/s | .0f": "9", "runs/name=sgd/s / runs/name=kfac/s | geomean | .3f": "2.289", "runs/name=sgd | count": "3", "runs/name=kfac/s | half | .2f": "2.48",
+    "runs/name=kfac/s | geolow | .3f": "0.457", "runs/name=kfac/s | geohigh | .3f": "7.223",
     "runs/name=kfac/s / 2 | sum | .1f": "3.0", "a/below | e": "−2.500000e−01",
 }
 REFUSED = [
