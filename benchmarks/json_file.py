@@ -59,6 +59,8 @@ class Runs:
             earlier = json.loads(path.read_text())
             other = [key for key, value in self.description.items() if earlier.get(key) != value]
             self.runs = earlier["runs"]
+            if not isinstance(self.runs, list):
+                raise TypeError("its runs are no list")
             here, self.header = self.header, {key: value for key, value in earlier.items() if key != "runs" and key not in self.description}
             if here and "schema" in self.header:
                 again = {"when": here["when"], "revision": here["revision"], "fingerprint": here["machine"]["fingerprint"]}

@@ -164,9 +164,9 @@ def read(path):
     return check(record, str(path))
 
 
-def write(path, record):
+def write(path, record, indent=1):
     """OSError where it cannot be written; what was there stays."""
-    json_file.write(path, check(record, str(path)))
+    json_file.write(path, check(record, str(path)), indent)
 
 
 def value(record, name):

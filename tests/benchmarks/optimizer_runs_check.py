@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True
 from checks import BENCHMARKS, check, end  # noqa: E402
 import intervals  # noqa: E402
 import json_file  # noqa: E402
+import record  # noqa: E402
 import training_runs  # noqa: E402
 
 # A hundred steps an epoch, or --steps. The loss is 10 exp(-r step / 100) / (1 + 256 / batch), r by optimizer.kind or
@@ -39,11 +40,12 @@ with (out / "metrics.jsonl").open("w") as file:
         if rate < 0 or rate == 0 and step > 5:
             sys.exit("train: " + ("no such setting" if rate < 0 else f"step {step}: training diverges: the loss was 1"))
         left = math.exp(-rate * step / 100)
-        print(json.dumps({"step": step, "epoch": step / 100, "loss": 10 * left, "seconds": step / 10}), file=file, flush=True)
-        if setting["train.test_every"] == "1" and step % 100 == 0:
+        print(json.dumps({"step": step, "epoch": step / 100, "loss": 10 * left, "seconds": step / 10, "saved_bytes": 100}), file=file, flush=True)
+        if setting.get("train.test_every") == "1" and step % 100 == 0:
             print(json.dumps({"step": step, "test_accuracy": 1 - left}), file=file, flush=True)
         time.sleep(float(setting.get("sleep", 0)))
-print(json.dumps({"training_samples": 6400, "test_accuracy": 0.9}))
+print(json.dumps({"training_samples": 6400, "test_accuracy": 0.9, "epochs": steps // 100, "steps": steps, "flops_per_sample": 1e6, "peak_bytes": 1000, "samples_per_s": 10,
+                  "test_r2_n_s": 1 - 0.1 * int(setting.get("train.seed", 1)), "seconds": steps / 10}))
 """
 
 
@@ -147,9 +149,36 @@ def check_compression(folder, build):
     if not shutil.which("mpirun"):
         print("skipped: no mpirun, compression_accuracy was not run")
         return
-    result = subprocess.run([BENCHMARKS / "compression_accuracy", "--data", folder, "--build", build, "--ranks", "2", "--epochs", "1", "--seeds", "2", "--kinds", "none,bf16"],
-                            capture_output=True, text=True)
-    check(result.stdout.count("90.00 +-   0.00    90.00 90.00") == 2, f"two kinds, two seeds: {result.stdout}{result.stderr}")
+    said = check_goes_on(folder, ["compression_accuracy", "--data", folder, "--build", build, "--ranks", "2", "--epochs", "1", "--kinds", "none,bf16"], 2, "epochs")
+    check(said.count("90.00 +-   0.00    90.00 90.00") == 2, f"two kinds, two seeds: {said}")
+
+
+def check_goes_on(folder, words, runs_a_seed, other):
+    """What a script says of two seeds whose first is on file; its file is a record with each run once, and one that is of another `other` is refused."""
+    path = folder / f"{words[0]}.json"
+    command = [BENCHMARKS / words[0], *words[1:], "--json", path]
+    results = [subprocess.run([*command, "--seeds", seeds], capture_output=True, text=True) for seeds in "122"]
+    said = results[-1].stdout
+    check(not any(result.returncode for result in results) and said and results[1].stdout == said, f"{words[0]}: the last time is from the file", [(r.stdout, r.stderr) for r in results])
+    try:
+        made = record.read(path)
+        check(made["benchmark"] == words[0] and len(made["runs"]) == 2 * runs_a_seed and len(made["continued"]) == 1, f"{words[0]}: a record with each run once", made)
+        made[other] = "another"
+        path.write_text(json.dumps(made))
+    except (OSError, ValueError) as problem:
+        check(False, f"{words[0]}: {problem}")
+    refused = subprocess.run([*command, "--seeds", "2"], capture_output=True, text=True)
+    check(refused.returncode == 1 and f"holds a comparison of other {other}" in refused.stderr, f"{words[0]}: another comparison's file is refused", refused.stderr)
+    return said
+
+
+def check_other_records(folder, build):
+    said = check_goes_on(folder, ["compare_activation_memory", "w.toml", "--build", build], 2, "workload")
+    check(said.count(" 0.9000 +- 0.0000") == 2, f"two policies, two seeds: {said}")
+    said = check_goes_on(folder, ["compare_admm", "w.toml", "--data", folder, "--build", build, "--of", "plain", "train.epochs=2"], 5, "workload")
+    check("plain: 86.47" in said and "sgd at equal arithmetic: 18.13" in said, f"a run of two epochs, and gradients of as much arithmetic: {said}")
+    said = check_goes_on(folder, ["compare_resolutions", "--reduce", "1,2", "--build", build], 2, "size")
+    check(said.count("0.850 +- 0.635") == 2, f"two resolutions, two seeds: {said}")
 
 
 def check_points():
@@ -216,12 +245,14 @@ def main():
         train.parent.mkdir(parents=True)
         train.write_text(TRAIN)
         train.chmod(0o755)
+        train.with_name("train").symlink_to(train)
         check_figures()
         check_record(folder)
         check_runs(types.SimpleNamespace(build=build, data=None))
         check_defaults(folder, build)
         check_comparison(folder, build)
         check_compression(folder, build)
+        check_other_records(folder, build)
         check_points()
         check_tuning(folder, build)
         check_batches(folder, build)
