@@ -218,6 +218,17 @@ def _repeat(entry):
     yield from (("settings", json.dumps(entry["settings"])), ("kernel choices", entry["kernels"] or "none, or unknown"))
 
 
+def _beside(result):
+    """What else the run says of a metric, which no verdict rests on."""
+    middle, *ends = result.get("hodges_lehmann") or (None,)
+    if middle is not None:
+        yield "median of pairs (Hodges–Lehmann)", f"{percent(middle)}: {middle:.3f} times the cost, " + ("too few pairs for an interval" if None in ends else f"95 % interval {ends[0]:.3f} to {ends[1]:.3f} by signed ranks")
+    if "processor_time" in result:
+        yield "processor time", f"{percent(result['processor_time'])}: {result['processor_time']:.3f} times the reference's; what other programs take is not in it"
+    if "share_of_matrix_peak" in result:
+        yield "share of the matrix peak", f"{100 * result['share_of_matrix_peak']:.0f} % of the products that this machine was measured to compute in the time"
+
+
 def _metric(result, entry, earlier):
     head = f'<section id="{escaped(result["name"])}"><h2>{escaped(result["name"])}: <span class="{escaped(result["verdict"])}">{escaped(result["verdict"] or "not judged")}</span></h2><p class="note">{escaped(belief(result))}</p>'
     if entry is None:
@@ -225,7 +236,9 @@ def _metric(result, entry, earlier):
     details = lambda title, inside: f"<details><summary>{title}</summary>{inside}</details>"
     dropped = "".join(f'<p class="note">Dropped, block {escaped(drop["block"])}: {escaped(drop["why"])}</p>' for drop in entry.get("dropped", []))
     conditions = [(key, "none" if value is None else value) for key, value in entry["conditions"].items()] + [("threads, ranks", f"{entry['threads']}, {entry['ranks']}"), ("binding", ", ".join(map(str, entry["binding"])))]
+    beside = list(_beside(result))
     return head + "".join((
+        described(beside) if beside else "",
         details("History by machine", "".join(_history(entry, earlier))),
         details("Seeds", _seeds(entry)) if "convergence" in entry else details("Raw pairs", "".join(_pairs(entry)) + dropped),
         details("Conditions", described([("in short", busy(entry["conditions"])), *conditions, *((f"machine: {key}", value) for key, value in entry["machine"].items())])),

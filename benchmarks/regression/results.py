@@ -37,13 +37,19 @@ def _interval(found):
     return None if found is None else dict(zip(("mean", "low", "high"), found.ratios()))
 
 
+def _share_of_peak(known, arm):
+    """The median share of the matrix peak that an arm's launches told, as a field; none where none told it."""
+    shares = [block[arm]["share_of_matrix_peak"] for series in known["series"] for block in series if "share_of_matrix_peak" in block.get(arm, {})]
+    return {"share_of_matrix_peak": statistics.median(shares)} if shares else {}
+
+
 def _beside_build(run, metric):
     known = run.known[metric.name]
     result = {"name": metric.name, "delta": math.expm1(run.delta(metric)), "dropped": len(known["dropped"])}
     settled = _settled(run, metric)
     judged = run.judged(metric)
     found = judged.series[-1]
-    result |= {"ratio": _interval(found.candidate), "control": _interval(found.control), "pairs": [len(series) for series in known["series"]]}
+    result |= _share_of_peak(known, "B") | {"ratio": _interval(found.candidate), "control": _interval(found.control), "pairs": [len(series) for series in known["series"]]}
     if known["series"] and known["series"][0]:
         pairs = [difference for series in run.blocks(metric) for difference in verdict.differences(series, 2)]
         result["hodges_lehmann"] = [None if math.isnan(v) else math.exp(v) for v in intervals.hodges_lehmann(pairs)]
@@ -65,7 +71,7 @@ def _beside_stored(run, metric, stored):
     if settled := _settled(run, metric):
         return {"name": metric.name} | settled
     values = [runs.costs(metric, block, ("B",))[0] for block in known["series"][0]]
-    result = {"name": metric.name, "delta": math.expm1(run.delta(metric)), "pairs": [len(values)], "dropped": len(known["dropped"])}
+    result = {"name": metric.name, "delta": math.expm1(run.delta(metric)), "pairs": [len(values)], "dropped": len(known["dropped"])} | _share_of_peak(known, "B")
     if len(values) < runs.ALONE_LAUNCHES:
         return result | {"verdict": "not-run", "why": "the budget ended before all launches"}
     earlier, why = references.values_for(stored, metric, host.machine()["fingerprint"])
@@ -122,16 +128,19 @@ def worst_first(results):
 
 def table(results):
     """Lines for people: the worst first."""
-    yield f"{'metric':28} {'verdict':14} {'B / A in cost':24} {'pairs':9} {'differs from':12} {'A2 / A':8} {'cpu':6}"
+    yield f"{'metric':28} {'verdict':14} {'B / A in cost':24} {'Hodges-Lehmann':24} {'pairs':9} {'differs from':12} {'A2 / A':8} {'cpu':6} {'of peak':7}"
     for result in worst_first(results):
         ratio, control = result.get("ratio"), result.get("control")
+        middle, *ends = result.get("hodges_lehmann") or (None,)
         yield " ".join((
             f"{result['name']:28} {result['verdict'] or '(not judged)':14}",
             f"{'%.3f (%.3f to %.3f)' % tuple(ratio.values()) if ratio else '':24}",
+            f"{'' if middle is None else '%.3f' % middle + (' (%.3f to %.3f)' % tuple(ends) if None not in ends else ''):24}",
             f"{'+'.join(map(str, result.get('pairs', []))):9}",
             f"{'%.1f %%' % (100 * result['delta']) if 'delta' in result else '':12}",
             f"{'%.3f' % control['mean'] if control else '':8}",
             f"{'%.3f' % result['processor_time'] if 'processor_time' in result else '':6}",
+            f"{'%.0f %%' % (100 * result['share_of_matrix_peak']) if 'share_of_matrix_peak' in result else '':7}",
         )).rstrip()
         if result.get("why"):
             yield "    " + result["why"].replace("\n", "\n    ")

@@ -15,7 +15,7 @@ from checks import check, end  # noqa: E402
 from suite_check import Place  # noqa: E402, stand-in builds
 import host  # noqa: E402
 import record  # noqa: E402
-from regression import google_benchmark, mllog, page, programs  # noqa: E402
+from regression import google_benchmark, mllog, page, programs, results  # noqa: E402
 
 NASTY = "<script>alert('x')</script>\" & <b>"
 VOID = {"meta", "br"}  # what is closed by /> is told apart
@@ -110,6 +110,13 @@ def check_page():
     check([row[0][:10] for row in history[0][1:]] == ["2026-10-01", "2026-11-21", "2026-11-23", "2026-11-29"] and NASTY in history[0][1][3] and history[0][-1][3] == "this run", "history of this machine, oldest first", history)
     check(sum(table[0][0] == "when" for table in found.tables) == 2 and "Machine another" in found.text, "another machine apart")
     check("with changes that no commit has" in found.text and "abc" in found.text, "revisions")
+    for result in (cases[0][1], cases[1][1]):
+        result |= {"hodges_lehmann": [1.19, 1.17, None if result is cases[0][1] else 1.21], "processor_time": 1.18, "share_of_matrix_peak": 0.42}
+    said = Page(page.make("s", [cases[0][1], cases[1][1]], [cases[0][0], cases[1][0]])).text
+    check(said.count("19.0 % slower: 1.190 times the cost") == 2 and "too few pairs" in said and "interval 1.170 to 1.210" in said and "18.0 % slower: 1.180" in said and "42 % of the products" in said,
+          "the median of pairs, processor time and the share of the peak", said)
+    lines = [line for line in results.table([cases[1][1]]) if line.startswith("slow")]
+    check(re.search(r"1\.190 \(1\.170 to 1\.210\) .* 1\.180 +42 %$", lines[0]), "and in the table", lines)
     empty = Page(page.make("s", [], []))
     check(not empty.faults and "None was compared" in empty.text and "not-run" in empty.text, "a page of nothing")
 
