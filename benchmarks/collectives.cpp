@@ -4,7 +4,7 @@
 //   mpirun -np 2 collectives --calibrate     measures messages and algorithms by size first, and stores what
 //                                            `automatic` chooses from in ~/.cache/cairn/collectives.tsv, see
 //                                            comm/collectives/selection.hpp
-//   collectives --ranks 4                    ranks are threads; MPI and Gloo are left out
+//   collectives --ranks 4                    ranks are threads; MPI and Gloo are left out; Gloo on several hosts, too
 //
 // Floats, in place, sum. A sample is as many calls as take about 2 ms, on the slowest rank, in an order drawn anew each
 // round; medians. Bus bandwidth as nccl-tests counts it: bytes / seconds · 2 (p - 1) / p. The model gets the times of
@@ -17,6 +17,7 @@
 #include <cairn/comm/threads.hpp>
 #include <cairn/core/clock.hpp>
 #include <cairn/core/random.hpp>
+#include <cairn/core/summary.hpp>
 #include <cairn/perf/machine.hpp>
 
 #include <CLI/CLI.hpp>
@@ -54,12 +55,6 @@ struct settings {
     std::filesystem::path table = collectives_file();
 };
 
-double median(std::vector<double> all) {
-    std::ranges::sort(all);
-    const std::size_t half = all.size() / 2;
-    return all.empty() ? 0 : all.size() % 2 ? all[half] : (all[half - 1] + all[half]) / 2;
-}
-
 std::string text_of_bytes(index_t n) {
     return n >= 1 << 20 ? concat(n >> 20, " MiB") : n >= 1 << 10 ? concat(n >> 10, " KiB") : concat(n, " B");
 }
@@ -78,6 +73,7 @@ struct candidate {
     bool must_stay = false;  // else it drops out when it is far from the best
     std::vector<double> samples = {};
     double seconds() const { return median(samples); }
+    double of_tenths() const { return median(means_of_tenths(samples)); }
 };
 
 /// Samples all candidates in turn until the time is over. Collective; all ranks decide alike.
@@ -122,7 +118,7 @@ void measure(C& c, std::vector<candidate>& all, double budget) {
 }
 
 #if CAIRN_HAS_GLOO
-/// Gloo over TCP on the loopback device, ranks found through files.
+/// Gloo over TCP on the loopback device, ranks of one host found through files.
 class gloo_peer {
 public:
     template <Communicator C>
@@ -162,7 +158,7 @@ public:
         data_.resize(static_cast<std::size_t>(s.max_bytes) / sizeof(float));
         other_.resize(data_.size());
 #if CAIRN_HAS_GLOO
-        if (c.name() == "mpi") gloo_ = std::make_unique<gloo_peer>(c);
+        if (c.name() == "mpi" && groups_.node().size() == p_) gloo_ = std::make_unique<gloo_peer>(c);
 #endif
     }
 
@@ -204,6 +200,8 @@ public:
                                {"model", model},
                                {"ratio", peer / own}};
             for (const candidate& a : all) row["seconds"][a.name] = a.seconds();
+            for (const candidate& a : all)
+                if (a.name == "auto") row["seconds_of_tenths"] = a.of_tenths();
             rows.push_back(row);
             if (!is_root) continue;
             std::printf("%8s", text_of_bytes(bytes).c_str());

@@ -7,6 +7,7 @@
 //   3. Bytes a sample that a GPU is sent, as floats and as pixels with a move (data/prefetcher.hpp).
 //   loader_bench [--data DIR] [--threads T] [--size S] [--pairs N]
 
+#include <cairn/core/summary.hpp>
 #include <cairn/data/cifar.hpp>
 #include <cairn/data/image_folder.hpp>
 #include <cairn/data/loader.hpp>
@@ -32,12 +33,6 @@ timing timed(F&& f) {
     const stopwatch watch;
     f();
     return {watch.seconds(), static_cast<double>(std::clock() - processor) / CLOCKS_PER_SEC};
-}
-
-double median(std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    const std::size_t n = values.size();
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 timing decode_only(const image_collection& images, int threads) {

@@ -18,6 +18,7 @@
 #include <cairn/comm/collectives/barrier.hpp>
 #include <cairn/comm/mpi.hpp>
 #include <cairn/core/clock.hpp>
+#include <cairn/core/summary.hpp>
 #include <cairn/parallel/progress_thread.hpp>
 
 #include <CLI/CLI.hpp>
@@ -42,12 +43,6 @@ struct settings {
     double megabytes = 25, compute = 1;
     int buckets = 6, rounds = 7, pieces = 100;
 };
-
-double median(std::vector<double> all) {
-    std::ranges::sort(all);
-    const std::size_t half = all.size() / 2;
-    return all.size() % 2 ? all[half] : (all[half - 1] + all[half]) / 2;
-}
 
 class bench {
     using request = mpi_communicator::request;

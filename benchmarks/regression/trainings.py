@@ -6,7 +6,7 @@
     target = 0.99                            quality at which a seed has arrived
     batch = 128                              and epochs: those of the reference; nothing is ever interpolated between batches
     epochs = 20                              of the whole training; the learning rate's schedule goes by them
-    test_every = 1                           epochs between tests, at most a twentieth of the training
+    test_every = 0.25                        epochs between tests: so many that the way to the target has twenty
     seeds = 10
     data = "mnist"                           folder within --data (benchmarks/fetch_data); default: the workload generates its data
     settings = ["optimizer.lr=0.1"]          train --set
@@ -29,7 +29,7 @@ from measured_runs import Failure
 
 from . import builds, convergence, references, run as runs, suite_file
 
-EVALUATIONS = 20  # of a training, at least
+EVALUATIONS = 20  # on the way to the target, at least
 
 
 class Fault(Exception):
@@ -44,7 +44,7 @@ class Training(suite_file.Described):
     target: float = math.nan
     batch: int = 0
     epochs: int = 0
-    test_every: int = 1
+    test_every: float = 1.0
     seeds: int = 0
     data: str = ""
     settings: tuple = ()
@@ -60,9 +60,11 @@ class Training(suite_file.Described):
 def _training(where, table):
     training = suite_file.typed_fields(Training, where, table, ("name", "workload", "figure", "target", "batch", "epochs", "seeds"))
     where = f"{where}, {training.name}"
-    for field in ("batch", "epochs", "test_every", "seeds", "threads"):
+    for field in ("batch", "epochs", "seeds", "threads"):
         if getattr(training, field) < 1:
             raise Failure(f"{where}: {field} = {getattr(training, field)}: at least 1 is needed")
+    if not training.test_every > 0:
+        raise Failure(f"{where}: test_every = {training.test_every}: epochs above 0 are needed, such as 0.25")
     if not math.isfinite(training.target):
         raise Failure(f"{where}: target = {training.target}: a finite figure is needed")
     if EVALUATIONS * training.test_every > training.epochs:
@@ -178,7 +180,9 @@ def evaluate(run, stored, today=None):
         for entry in sorted((entry for entry in same if references.is_valid(entry, today)), key=lambda entry: entry["when"]):
             reference |= steps(entry)
         found = convergence.judge(list(reference.values()), [math.inf if seed["steps"] is None else seed["steps"] for seed in done])
-        why = found.why + ("" if len(done) == wanted else f"; {len(done)} of {wanted} seeds: {run.state['given_up'].get(training.name, 'the budget ended')}")
+        coarse = [tests for seed in done if seed["steps"] and (tests := sum(step <= seed["steps"] for step, *_ in seed["curve"])) < EVALUATIONS]
+        why = found.why + (f"; coarse: a seed arrived after {min(coarse)} tests, {EVALUATIONS} are needed: lower test_every" if coarse else "")
+        why += ("" if len(done) == wanted else f"; {len(done)} of {wanted} seeds: {run.state['given_up'].get(training.name, 'the budget ended')}")
         yield result | {"verdict": found.verdict, "why": why, "seen": found.seen if found.seen is None or math.isfinite(found.seen) else None}
 
 

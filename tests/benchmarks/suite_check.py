@@ -45,7 +45,8 @@ esac
 set -- $(echo "$name ${blocks:-0} $arm $CHANCE" | cksum)
 awk -v seed=$(($1 % 1000003)) -v name=$name -v slowdown=$slowdown -v deviation=$deviation 'BEGIN {
     srand(seed); rate = 100 / slowdown * (1 + deviation * (rand() + rand() + rand() + rand() - 2))
-    printf "{\"samples_per_s\": %s, \"batch\": 1}\n", name == "zero" ? "0" : name == "nan" ? "NaN" : sprintf("%.9g", rate)
+    value = name == "zero" ? "0" : name == "nan" ? "NaN" : sprintf("%.9g", rate)
+    printf "{\"samples_per_s\": %s, \"samples_per_s_of_tenths\": %s, \"batch\": 1}\n", value, value
 }'
 '''
 loader = importlib.machinery.SourceFileLoader("suite", str(BENCHMARKS / "suite"))
@@ -179,7 +180,7 @@ def check_failing(at):
     a = at.build("a")
     at.main("compare", a, a, at.suite("failing", "dies", "zero", "nan", "none", "dies_once", "lenet"), status=14)
     found = at.results("failing")
-    for name, text in (("dies", "out of memory"), ("zero", "samples_per_s = 0: a positive number"), ("nan", "samples_per_s = nan"), ("none", "no line that is a JSON object")):
+    for name, text in (("dies", "out of memory"), ("zero", "samples_per_s_of_tenths = 0: a positive number"), ("nan", "samples_per_s_of_tenths = nan"), ("none", "no line that is a JSON object")):
         check(found[name]["verdict"] == "not-run" and text in found[name]["why"], f"{name}: {text}", found[name])
     check(found["dies_once"]["verdict"] == "ok" and found["dies_once"]["dropped"] == 1, "a block with a launch that dies is dropped and measured again", found["dies_once"])
     dropped = json.loads((at.folder / "runs" / "failing-0001" / "metrics" / "dies_once.json").read_text())["dropped"]
@@ -196,7 +197,7 @@ def check_failing(at):
     refused(lambda: runs.Run(at.folder / "full", suite_file.Suite("x", (hanging,)), (hanging,), "alone", {"B": source}), "No space left", "Make room")
     json_file.write = write
     for value in (-3.0, math.inf, True, "fast", None):
-        refused(lambda value=value: programs.value_of(hanging, {"samples_per_s": value}), "a positive number is needed")
+        refused(lambda value=value: programs.value_of(hanging, {"samples_per_s_of_tenths": value}), "a positive number is needed")
     refused(lambda: programs.value_of(hanging, {"rows": []}), "printed no samples_per_s")
 
 
@@ -295,7 +296,7 @@ def check_programs(at):
     collectives = suite_file.Metric("ring", "collectives", ranks=2)
     words = programs.command(collectives, pathlib.Path("/b"), 5, pathlib.Path("/s"))
     check(words[0] == "mpirun" and words[words.index("-np") + 1] == "2" and words[-2:] == ["--seconds", "2"], "ranks are mpirun's", words)
-    check(programs.value_of(collectives, {"rows": [{"seconds": {"auto": 0.5}}]}) == 0.5, "a figure in lists")
+    check(programs.value_of(collectives, {"rows": [{"seconds_of_tenths": 0.5}]}) == 0.5, "a figure in lists")
     train = suite_file.Metric("t", "train", workload="lenet-mnist", seconds=4)
     check(programs.steps_for(train, {"samples_per_s": 1000, "batch": 100}, 5) == 40 and programs.steps_for(train, {"samples_per_s": 1, "batch": 100}, 5) == 5, "as many steps as fill the seconds, five at least")
 

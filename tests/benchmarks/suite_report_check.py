@@ -152,7 +152,7 @@ def check_formats(at):
     entry = json.loads((at.folder / "runs" / "formats-0001" / "records" / "lenet.json").read_text())
     lines = mllog_lines(at.folder / "log")
     mine = [line for line in lines if line["metadata"]["file"] == "lenet.json"]
-    check([line["value"]["samples_per_s"] for line in mine if line["key"] == "tracked_stats"] == entry["metrics"][0]["values"], "all launches are in the log", mine)
+    check([line["value"]["samples_per_s_of_tenths"] for line in mine if line["key"] == "tracked_stats"] == entry["metrics"][0]["values"], "all launches are in the log", mine)
     check([line["metadata"]["step"] for line in mine if line["key"] == "tracked_stats"] == list(range(1, 13)), "their steps rise")
     check([line["value"] for line in lines if line["key"] == "submission_benchmark"] == ["lenet", "same"], "by benchmark", lines)
     check([line["value"] for line in lines if line["key"] == "verdict"] == ["slower", "ok"], "with verdicts", lines)

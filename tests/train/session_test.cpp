@@ -314,6 +314,34 @@ TEST_CASE("session: a record that no run wrote is named", "[session]") {
     CHECK(resume(folder / "run")["finished"] == true);
 }
 
+TEST_CASE("session: tests come each half epoch, and a run that goes on has the same", "[session]") {
+    autotune_cache::global().set_policy(autotune_policy::first);
+    const auto tests = [](const std::filesystem::path& run) {
+        std::ifstream lines(run / "metrics.jsonl");
+        std::vector<std::pair<int, double>> found;
+        for (std::string line; std::getline(lines, line);)
+            if (const auto entry = nlohmann::json::parse(line); entry.contains("test_loss"))
+                found.emplace_back(entry["step"], entry["test_loss"]);
+        return found;
+    };
+    const temporary_folder folder;
+    const std::string often = volumes + "test_every = 0.5\n";
+    train({.out = folder / "whole", .resume = {}, .max_steps = -1}, often);
+    const auto whole = tests(folder / "whole");
+    REQUIRE(whole.size() == 4);  // epochs have two steps
+    for (int i = 0; i < 4; ++i) CHECK(whole[static_cast<std::size_t>(i)].first == i + 1);
+    for (const int stop : {1, 2, 3}) {
+        const auto run = folder / concat(stop);
+        train({.out = run, .resume = {}, .max_steps = stop}, often);
+        train({.out = {}, .resume = run, .max_steps = -1}, often);
+        CHECK(tests(run) == whole);
+    }
+    train({.out = folder / "each", .resume = {}, .max_steps = -1}, volumes + "test_every = 0.01\n");  // a step at least
+    CHECK(tests(folder / "each") == whole);
+    train({.out = folder / "once", .resume = {}, .max_steps = -1}, volumes + "test_every = 1000\n");
+    CHECK(tests(folder / "once") == std::vector{whole.back()});
+}
+
 TEST_CASE("session: a skipped batch leaves nothing infinite behind", "[session]") {
     const temporary_folder folder;
     const nlohmann::json end =

@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <set>
 #include <utility>
@@ -139,8 +140,8 @@ run_batches<D> make_batches(run_task& task, any_communicator& world, run_mesh& m
             std::make_unique<loader_type>(samples_here(task.data.train, task.data.sample, model), training, as_pixels);
     if (model.plan)
         require_schedule_of_short_batch(task, sharers, *model.plan, made.train->samples_per_epoch() % task.batch);
-    made.test_every = s.get<std::int64_t>("train.test_every", 1, at_least(0));  // epochs; 0: no test
-    if (task.data.test && made.test_every) {
+    const double test_every = s.get("train.test_every", 1.0, at_least(0));  // epochs; 0: no test
+    if (task.data.test && test_every > 0) {
         loader_config testing = training;
         testing.reading = nullptr;
         testing.shuffle = testing.drop_last = false;
@@ -156,6 +157,8 @@ run_batches<D> make_batches(run_task& task, any_communicator& world, run_mesh& m
     made.epochs = s.get<std::int64_t>("train.epochs", 1, from_to(1, static_cast<double>(most_steps / epoch)));
     made.total_steps = made.epochs * epoch;
     made.last_step = made.total_steps;
+    made.test_every = std::max<std::int64_t>(
+        1, std::llround(std::min(test_every, static_cast<double>(made.epochs)) * static_cast<double>(epoch)));
     if (const std::int64_t most = task.options.max_steps; most >= 0) made.last_step = std::min(made.last_step, most);
     if (const std::int64_t most = task.options.max_epochs; most >= 0 && most < made.epochs)
         made.last_step = std::min(made.last_step, most * epoch);

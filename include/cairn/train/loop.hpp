@@ -1,11 +1,12 @@
 #pragma once
 // Training: epochs of steps, a test and a saved state after each epoch, metrics on the way, a report at the end.
 //   open the directory, or go on from its newest state
-//   until the last step:   batch → trainer.step → metrics, a state if due;   at an epoch's end: test, a state if due
+//   until the last step:   a test if due, batch → trainer.step → metrics, a state if due;   at an epoch's end: a state
 //   test, save, report
 // On several ranks all run the same loop, and each saves its part of the state; rank 0 alone prints and logs.
 
 #include <cairn/comm/collectives/text.hpp>
+#include <cairn/core/summary.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/perf/rapl.hpp>
@@ -53,9 +54,10 @@ public:
         while (algorithm_.steps() < run_.batches.last_step && !stopped_) {
             const std::int64_t since_start = algorithm_.steps() - first_step_;
             trace::global().enable(is_traced(since_start));
-            step_watch_.restart();  // to wait for data is part of a step
-            terms_.begin();
             try {
+                test_if(is_test_due());
+                step_watch_.restart();  // to wait for data is part of a step
+                terms_.begin();
                 if (auto b = next_batch())
                     step(*b);
                 else
@@ -273,9 +275,15 @@ private:
     }
 
     void end_of_epoch() {
-        const std::int64_t epoch = run_.batches.train->position().epoch;
-        test_if(run_.batches.test && (epoch % run_.batches.test_every == 0 || epoch == run_.batches.epochs));
-        with_versions([&](auto& versions) { versions.after_epoch(epoch); });
+        with_versions([&](auto& versions) { versions.after_epoch(run_.batches.train->position().epoch); });
+    }
+
+    // By batches, for a step may be skipped. A run that goes on with an epoch's first batch has tested before.
+    bool is_test_due() const {
+        const auto [epoch, batch] = run_.batches.train->position();
+        const std::int64_t batches = epoch * run_.batches.train->batches_per_epoch() + batch;
+        return run_.batches.test && batch > 0 && batches % run_.batches.test_every == 0 &&
+               last_tested_ != algorithm_.steps();
     }
 
     // An unreadable test set loses no epoch; but the state of a diverged run is not saved.

@@ -3,6 +3,7 @@
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/kernel_call.hpp>
+#include <cairn/core/summary.hpp>
 #include <cairn/train/record.hpp>
 
 #include <nlohmann/json.hpp>

@@ -5,6 +5,7 @@
 //   of a test                                  step, test_loss, test_FIGURE …
 // Means of training are over the steps since the last line.
 
+#include <cairn/core/summary.hpp>
 #include <cairn/train/record.hpp>
 #include <cairn/train/run_directory.hpp>
 

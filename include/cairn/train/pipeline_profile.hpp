@@ -6,6 +6,7 @@
 //   step       all of it: the agreement of the ranks and the update too
 
 #include <cairn/comm/collectives/all_gather.hpp>
+#include <cairn/core/summary.hpp>
 #include <cairn/parallel/pipeline/rehearsal.hpp>
 #include <cairn/parallel/pipeline/simulate.hpp>
 #include <cairn/train/record.hpp>

@@ -4,6 +4,7 @@
 #include <cairn/comm/collectives/text.hpp>
 #include <cairn/core/environment.hpp>
 #include <cairn/core/memory.hpp>
+#include <cairn/core/summary.hpp>
 #include <cairn/device/autotune.hpp>
 #include <cairn/objectives/objective.hpp>
 #include <cairn/perf/machine.hpp>
@@ -26,13 +27,6 @@
 #include <vector>
 
 namespace cairn {
-
-inline double median(std::vector<double> values) {
-    if (values.empty()) return 0;
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
 
 /// snprintf into a string.
 template <class... Values>

@@ -3,6 +3,7 @@
 // written last: if it says that the run is finished, the other files are complete.
 
 #include <cairn/core/memory.hpp>
+#include <cairn/core/summary.hpp>
 #include <cairn/train/metrics_log.hpp>
 #include <cairn/train/process.hpp>
 #include <cairn/train/record.hpp>

@@ -105,8 +105,9 @@ template <Device D>
 struct run_batches {
     using loader_type = prefetcher<D, any_dataset>;
     std::unique_ptr<loader_type> train, test;  // the second is null where nothing is tested
-    std::int64_t test_every = 1, epochs = 1;
+    std::int64_t epochs = 1;
     std::int64_t total_steps = 0, last_step = 0, log_every = 1;  // updates
+    std::int64_t test_every = 1;                                 // batches
 
     double epochs_of(std::int64_t steps) const {
         return static_cast<double>(steps) / static_cast<double>(train->batches_per_epoch());

@@ -2,6 +2,7 @@
 // train --throughput: training steps on one batch of generated data, timed. With a table, also the layers, or the
 // stages of a pipeline (--profile).
 
+#include <cairn/core/summary.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/perf/rapl.hpp>
 #include <cairn/train/measured_kernels.hpp>
@@ -29,9 +30,9 @@ namespace detail {
 constexpr int throughput_warm_up = 3;      // steps
 constexpr double throughput_seconds = 12;  // of measured steps, where their number is not given
 
-/// Samples a second of each measured step, and how many were skipped.
+/// Samples a second and seconds of each measured step, and how many were skipped.
 struct timed_steps {
-    std::vector<double> rates;
+    std::vector<double> rates, seconds;
     int skipped = 0;
     double stall = 0;              // seconds a step that waited for its batch
     std::optional<double> joules;  // a step, on rank 0: of all simulated ranks, or of this machine
@@ -78,7 +79,8 @@ timed_steps time_steps(run_parts<D, T>& run, std::int64_t steps, bool traced) {
         const step_result done =
             run.update.trainer->step({*b, run.task.micro_batches}, {interrupt_guard::requested(), 0});
         all.skipped += done.skipped;
-        all.rates.push_back(static_cast<double>(done.samples) / watch.seconds());
+        all.seconds.push_back(watch.seconds());
+        all.rates.push_back(static_cast<double>(done.samples) / all.seconds.back());
         line.show(i + 1, steps, concat("step ", i + 1, " of ", steps));
         if (done.stop) break;
     }
@@ -123,7 +125,7 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
     require(on_host || !table || run.model.plan,
             "--profile times layers on the host, and stages of a pipeline; a profiler of ", D::name,
             " tells more, such as nsys profile train ... --throughput");
-    const auto [rates, skipped, stall, joules] = detail::time_steps(run, steps, table && !run.model.plan);
+    const auto [rates, seconds, skipped, stall, joules] = detail::time_steps(run, steps, table && !run.model.plan);
     const index_t resident = peak_resident_bytes(), pool_peak = D::memory().total().peak;
     nlohmann::json memory = memory_by_category(D::memory());
     if (const index_t saved = run.update.trainer->take_saved_after_forward();
@@ -171,6 +173,7 @@ nlohmann::json measure_throughput(run_parts<D, T>& run, std::int64_t steps, bool
             {"loss_scale", run.model.scaler ? nlohmann::json(run.model.scaler->scale()) : nlohmann::json()},
             {"communication", communication},
             {"samples_per_s", rate},
+            {"samples_per_s_of_tenths", static_cast<double>(run.task.batch) / median(means_of_tenths(seconds))},
             {"data_stall_s", stall},
             {"joules_a_step", joules ? nlohmann::json(*joules) : nlohmann::json()},
             {"joules_are", !joules             ? nlohmann::json()
