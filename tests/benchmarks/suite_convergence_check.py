@@ -95,6 +95,7 @@ def check_verdicts(at):
     check("no such data" in found["broken"]["why"] and "test_accuracy is in no line" in found["silent"]["why"], "a training that fails is not-run", found)
     at.main("report", "lost", "--html", at.folder / "page.html", "--mllog", at.folder / "log")
     at.main("convergence", suite(at, "b", "steady"), "--build", honest, "--budget", "1e-9", says=("1 of 10 seeds: the budget ended",), status=13)
+    at.main("convergence", suite(at, "few", "steady"), "--build", build(at, "few", 0.15), "--seeds", 1, says=("coarse: a seed arrived after 17 tests, 20 are needed",), status=13)
 
 
 def check_lost(at):
@@ -135,6 +136,7 @@ def check_kills(at):
 def check_input(at):
     for fields, says in (
         ({"test_every": 2}, "at least 20 tests"),
+        ({"test_every": 0}, "epochs above 0"),
         ({"batch": 0}, "batch = 0"),
         ({"seeds": "ten"}, "is of type str"),
         ({"target": float("inf")}, "target = inf"),
