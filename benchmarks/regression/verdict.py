@@ -69,6 +69,7 @@ def differences(blocks, arm):
     return [math.log(block[arm] / block[0]) for block in blocks]
 
 
+# --8<-- [start:series]
 def judge_series(blocks, delta):
     """blocks: (A, A2, B) of costs > 0, in the order of their launches."""
     candidate = control = None
@@ -86,6 +87,8 @@ def judge_series(blocks, delta):
             return Series(said, looked, candidate, control)
     return Series("inconclusive", LOOKS[-1], candidate, control)
 
+
+# --8<-- [end:series]
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
