@@ -30,6 +30,7 @@ from measured_runs import Failure
 from . import builds, convergence, references, run as runs, suite_file
 
 EVALUATIONS = 20  # on the way to the target, at least
+GOAL = ("figure", "target", "batch")  # what runs that are compared have in common
 
 
 class Fault(Exception):
@@ -167,7 +168,8 @@ def steps(entry):
 
 
 def evaluate(run, stored, today=None):
-    """The result of each training, beside the references of the same settings; of a seed that is there more than once the newest counts."""
+    """The result of each training, beside the references of the same name, figure, target and batch; what else is not as there is told. Of a seed that is
+    there more than once the newest counts."""
     today = today or references.utc_today()
     for training in run.trainings:
         done, wanted = run.done(training), len(run.seeds[training.name])
@@ -175,13 +177,16 @@ def evaluate(run, stored, today=None):
         if not done:
             yield result | {"verdict": "not-run", "why": run.state["given_up"].get(training.name, "the budget ended before the first seed")}
             continue
-        same = [entry for entry in stored if "convergence" in entry and entry["benchmark"] == training.name and entry["settings_hash"] == training.hash()]
+        described = training.described()
+        same = [entry for entry in stored if "convergence" in entry and entry["benchmark"] == training.name and all(entry["settings"][key] == described[key] for key in GOAL)]
         reference = {}
         for entry in sorted((entry for entry in same if references.is_valid(entry, today)), key=lambda entry: entry["when"]):
             reference |= steps(entry)
         found = convergence.judge(list(reference.values()), [math.inf if seed["steps"] is None else seed["steps"] for seed in done])
         coarse = [tests for seed in done if seed["steps"] and (tests := sum(step <= seed["steps"] for step, *_ in seed["curve"])) < EVALUATIONS]
         why = found.why + (f"; coarse: a seed arrived after {min(coarse)} tests, {EVALUATIONS} are needed: lower test_every" if coarse else "")
+        differs = sorted({key for entry in same for key in described if entry["settings"].get(key) != described[key]})
+        why += f"; not as in the reference: {', '.join(differs)}" if differs else ""
         why += ("" if len(done) == wanted else f"; {len(done)} of {wanted} seeds: {run.state['given_up'].get(training.name, 'the budget ended')}")
         yield result | {"verdict": found.verdict, "why": why, "seen": found.seen if found.seen is None or math.isfinite(found.seen) else None}
 

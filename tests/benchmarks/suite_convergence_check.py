@@ -88,7 +88,8 @@ def check_verdicts(at):
     text = (at.folder / "page.html").read_text()
     check("Steps, samples and seconds to the target" in text and "by a one-sided t test" in text, "its page")
     check(sum('"run_stop"' in line for line in (at.folder / "log").read_text().splitlines()) == 3, "its log")
-    at.main("convergence", suite(at, "c", "steady", settings=["optimizer.lr=2"]), "--build", honest, "--seeds", 2, status=13)
+    at.main("convergence", suite(at, "c", "steady", settings=["optimizer.lr=2"]), "--build", honest, "--seeds", 2, says=("not as in the reference: settings",))
+    at.main("convergence", suite(at, "c", "steady", target=0.5), "--build", honest, "--seeds", 2, status=13)
     at.main("convergence", suite(at, "lost", "lost", "diverges", "broken", "silent"), "--build", honest, "--seeds", 5, status=14)
     found = {result["name"]: result for result in json.loads((at.folder / "runs" / "lost-0001" / "results.json").read_text())}
     check((found["lost"]["arrived"], found["diverges"]["arrived"], found["diverges"]["seeds"]) == (4, 0, 5), "seeds that do not arrive, and that diverge, are told", found)
@@ -105,10 +106,12 @@ def check_lost(at):
     file = suite(at, "lost", "lost")
     run = trainings.Run(at.folder / "x", trainings.read(file), trainings.read(file).metrics, trainings.builds.Build(honest, None, {}), 5)
     run.measure(None, at.folder, lambda line: None)
-    stored = [{"benchmark": "lost", "settings_hash": run.trainings[0].hash(), "expires": expires, "when": "2026", "convergence": [{"seed": seed, "steps": 100 + seed} for seed in range(20, 30)]} for expires in (None, "2020-01-01")]
+    stored = [{"benchmark": "lost", "settings": run.trainings[0].described(), "expires": expires, "when": "2026", "convergence": [{"seed": seed, "steps": 100 + seed} for seed in range(20, 30)]} for expires in (None, "2020-01-01")]
     found = list(trainings.evaluate(run, stored))[0]
     check(found["verdict"] == "slower" and "1 of 5 seeds do not arrive" in found["why"], "more than one seed in ten", found)
     check(list(trainings.evaluate(run, stored[1:]))[0]["verdict"] == "no-reference", "an expired reference is none")
+    stored[0]["settings"] = stored[0]["settings"] | {"batch": 16}
+    check(list(trainings.evaluate(run, stored))[0]["verdict"] == "no-reference", "one of another batch is none")
 
 
 def check_kills(at):
