@@ -137,12 +137,14 @@ class Run(Folder):
                 return False
             began = time.monotonic()
             try:
-                self._advance(metric, say)
+                told = self._advance(metric)
             except Failure as problem:
-                self._drop(metric, str(problem), say)
+                told = self._drop(metric, str(problem))
             self.state["spent"] += time.monotonic() - began
             self.write(self._file(metric), self.known[metric.name])
             self.write(self.folder / "run.json", self.state)
+            for line in told:  # when it is on file: no look is told twice
+                say(line)
 
     def _expected(self, metric):
         """Seconds of the metric's next block."""
@@ -151,14 +153,14 @@ class Run(Folder):
             return sum(series[-1][-1][arm]["seconds"] for arm in self.arms)
         return len(self.arms) * 1.5 * metric.seconds
 
-    def _advance(self, metric, say):
-        """Prepares the metric, or measures one block."""
+    def _advance(self, metric):
+        """Prepares the metric, or measures one block. Returns lines to tell."""
         known = self.known[metric.name]
         arms = {arm: self.folder / "arms" / arm for arm in self.arms}
         choices = self.folder / "kernels" / metric.name
         if known["prepared"] is None:
             known["prepared"] = launches.prepare(metric, arms, choices)
-            return
+            return []
         at, count = self.wanted(metric)
         known["series"] += [[] for _ in range(at + 1 - len(known["series"]))]
         orders = list(itertools.permutations(self.arms))
@@ -169,19 +171,21 @@ class Run(Folder):
             block[arm] = launches.measure(metric, arms[arm], known["prepared"]["steps"], choices / arm)
         block["conditions"] = {key: value for key, value in watch.conditions().items() if key in ("load", "steal", "others")}
         known["series"][at].append(block)
-        if len(known["series"][at]) == count and self.kind == "compare":
-            judged = self.judged(metric)
-            found = judged.series[-1].candidate
-            say(f"{metric.name}: {count} pairs{', confirming' if at else ''}: B/A {'%.3f (%.3f to %.3f)' % tuple(found.ratios()) if found else ''} {judged.verdict or '…'}")
+        if len(known["series"][at]) < count or self.kind != "compare":
+            return []
+        judged = self.judged(metric)
+        return [f"{metric.name}: {count} pairs{', confirming' if at else ''}: B/A {'%.3f (%.3f to %.3f)' % tuple(judged.series[at].candidate.ratios())} {judged.verdict or '…'}"]
 
-    def _drop(self, metric, why, say):
+    def _drop(self, metric, why):
+        """Returns lines to tell."""
         known = self.known[metric.name]
         place = sum(map(len, known["series"])) if known["prepared"] else -1
         known["dropped"].append({"block": place, "arm": getattr(self, "arm", None) if place >= 0 else None, "why": why})
-        say(f"{metric.name}: {'a block' if place >= 0 else 'the preparation'} is dropped: {why}")
+        told = [f"{metric.name}: {'a block' if place >= 0 else 'the preparation'} is dropped: {why}"]
         if len(known["dropped"]) >= DROPS and all(drop["block"] == place for drop in known["dropped"][-DROPS:]):
             known["given_up"] = why
-            say(f"{metric.name}: given up after {DROPS} in a row")
+            told.append(f"{metric.name}: given up after {DROPS} in a row")
+        return told
 
 
 def numbered(folder, suite):
