@@ -84,8 +84,8 @@ bool all_go_on(cairn::any_communicator& world, bool mine) {
     if (leaving < world.size() && world.rank() == std::find(leaves.begin(), leaves.end(), 0) - leaves.begin())
         for (int r = 0; r < world.size(); ++r)
             if (leaves[static_cast<std::size_t>(r)])
-                std::cerr << "rank " << r << " of " << world.size()
-                          << " left in its command line, so all ranks leave; start all ranks alike\n";
+                std::cerr << cairn::concat("rank ", r, " of ", world.size(),  // at once: other ranks write, too
+                                           " left in its command line, so all ranks leave; start all ranks alike\n");
     return false;
 }
 
@@ -184,7 +184,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         reads = false;
         status = e.get_exit_code();  // 0 of --help: no fault where all ranks were asked
         if (world.size() > 1 && status != 0)
-            std::cerr << "rank " << world.rank() << " of " << world.size() << ": command line: " << e.what() << '\n';
+            std::cerr << cairn::concat("rank ", world.rank(), " of ", world.size(), ": command line: ", e.what(), '\n');
         else
             app.exit(e);
     }
