@@ -160,8 +160,11 @@ def read(path):
 
 
 def selected(suite, only):
-    """The metrics whose names contain one of these texts, or all of them. Failure where a text selects nothing."""
+    """All metrics, or those whose names are one of these texts or, where none is, contain one. Failure where a text selects nothing."""
+    names = [metric.name for metric in suite.metrics]
+    chosen = set()
     for text in only:
-        if not any(text in metric.name for metric in suite.metrics):
-            raise Failure(f"--only {text}: no metric of {suite.name} is called so; there are: {', '.join(metric.name for metric in suite.metrics)}")
-    return tuple(metric for metric in suite.metrics if not only or any(text in metric.name for text in only))
+        if not (found := [name for name in names if name == text] or [name for name in names if text in name]):
+            raise Failure(f"--only {text}: no metric of {suite.name} is called so; there are: {', '.join(names)}")
+        chosen |= set(found)
+    return tuple(metric for metric in suite.metrics if not only or metric.name in chosen)
