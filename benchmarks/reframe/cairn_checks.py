@@ -4,7 +4,7 @@
         reframe -C benchmarks/reframe/settings.py -c benchmarks/reframe/cairn_checks.py -r
 
 CAIRN_SUITE: a name of benchmarks/suites, or a TOML file. CAIRN_REFERENCE: the build to measure beside; without it stored records of the machine are the
-reference. Paths are those of the folder that reframe is called in. One metric: -n 'CairnMetric%metric=lenet'.
+reference. Relative paths begin at the folder of this repository. One metric: -n 'CairnMetric%metric=lenet'.
 
 One value beside a limit of ±10 % fails in 39 % of runs without cause on a busy machine, so ReFrame is not given one:
     least_cost_ratio   the favourable end of the interval of B / A in cost: this is judged. Its limit is 1 + the difference that matters, and 1 where the
@@ -25,26 +25,27 @@ import sys
 import reframe as rfm
 import reframe.utility.sanity as sn
 from reframe.core.backends import getlauncher
-from reframe.core.builtins import parameter, performance_function, run_before, sanity_function, variable
+from reframe.core.builtins import parameter, run_before, sanity_function, variable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from regression import suite_file, verdict  # noqa: E402
 
-SUITE = suite_file.path_of(os.environ.get("CAIRN_SUITE", "quick")).resolve()
-METRICS = {metric.name: metric for metric in suite_file.read(SUITE).metrics}
-JUDGED = ("ok", "faster", "inconclusive", "slower")
-
 
 def absolute(text):
-    """Of a folder; a revision stays what it is."""
-    return str(pathlib.Path(text).resolve()) if pathlib.Path(text).is_dir() else text
+    """Of a path in this repository, or anywhere; a name or a revision, and nothing, stay what they are. (ReFrame loads tests in their own folder.)"""
+    return str(ROOT / text) if text and (ROOT / text).exists() else text
+
+
+SUITE = suite_file.path_of(absolute(os.environ.get("CAIRN_SUITE", "quick"))).resolve()
+METRICS = {metric.name: metric for metric in suite_file.read(SUITE).metrics}
+JUDGED = ("ok", "faster", "inconclusive", "slower")
 
 
 @rfm.simple_test
 class CairnMetric(rfm.RunOnlyRegressionTest):
     metric = parameter(METRICS)
-    build = variable(str, value=absolute(os.environ.get("CAIRN_BUILD", str(ROOT / "build" / "release"))))
+    build = variable(str, value=absolute(os.environ.get("CAIRN_BUILD", "build/release")))
     beside = variable(str, value=absolute(os.environ.get("CAIRN_REFERENCE", "")))
     descr = "a metric of a suite of Cairn, beside its reference"
     valid_systems = ["*"]
