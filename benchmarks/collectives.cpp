@@ -73,7 +73,6 @@ struct candidate {
     bool must_stay = false;  // else it drops out when it is far from the best
     std::vector<double> samples = {};
     double seconds() const { return median(samples); }
-    double of_tenths() const { return median(means_of_tenths(samples)); }
 };
 
 /// Samples all candidates in turn until the time is over. Collective; all ranks decide alike.
@@ -199,9 +198,10 @@ public:
                                {"bus_gb_s", bus},
                                {"model", model},
                                {"ratio", peer / own}};
-            for (const candidate& a : all) row["seconds"][a.name] = a.seconds();
-            for (const candidate& a : all)
-                if (a.name == "auto") row["seconds_of_tenths"] = a.of_tenths();
+            for (const candidate& a : all) {
+                row["seconds"][a.name] = a.seconds();
+                row["seconds_of_tenths"][a.name] = median(means_of_tenths(a.samples));
+            }
             rows.push_back(row);
             if (!is_root) continue;
             std::printf("%8s", text_of_bytes(bytes).c_str());

@@ -38,9 +38,9 @@ def cache():
     return pathlib.Path(os.environ.get("CAIRN_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "cairn")
 
 
-def dies_with_parent():
-    """Of a program that is started: it is asked to end when this one is killed, so that it does not disturb what is measured later."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+def dies_with_parent(number=signal.SIGTERM):
+    """Of a program that is started: it gets this signal when this one is killed, so that it does not disturb what is measured later."""
+    ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
 
 
 def last_lines(output, count=12):

@@ -1,7 +1,7 @@
 """How the programs of a suite are started, and which figure of what they print counts. A launch measures at least the metric's seconds and gives one number,
 the median of what it repeated:
     train        --throughput: samples_per_s_of_tenths. Each launch takes as many steps as fill the seconds at the reference's speed.
-    collectives  rows/0/seconds_of_tenths, of an all-reduce of the first size
+    collectives  rows/0/seconds_of_tenths/auto, of an all-reduce of the first size
     kernels      Google Benchmark: real_time, the median of five repetitions of the one benchmark that --benchmark_filter selects
     others       figure and better of the metric, in the last line that is a JSON object
 
@@ -19,7 +19,7 @@ from measured_runs import Failure
 
 REPETITIONS = 5  # of a kernel in a launch
 LEAST_STEPS = 5
-OWN = {"train": ("samples_per_s_of_tenths", "higher", "1/s"), "collectives": ("rows/0/seconds_of_tenths", "lower", "s"), "kernels": ("real_time", "lower", "s")}
+OWN = {"train": ("samples_per_s_of_tenths", "higher", "1/s"), "collectives": ("rows/0/seconds_of_tenths/auto", "lower", "s"), "kernels": ("real_time", "lower", "s")}
 
 
 def figure_of(metric):

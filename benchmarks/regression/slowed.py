@@ -6,18 +6,21 @@
 SHARE 0.1, PERIOD 0.02: stopped for 2 ms of each 20 ms, so that what took 0.9 s takes 1 s. Late wake-ups are made up for in later periods. Ends as the program
 ends; SIGTERM and SIGINT are handed on."""
 
-import ctypes
-import os
+import pathlib
 import signal
 import subprocess
 import sys
 import time
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import measured_runs  # noqa: E402
+
 
 def run(share, period, words):
     """Exit status of the program; of one that a signal killed 128 + its number, as a shell has it."""
-    # It dies with this process, which then cannot wake it any more: SIGKILL, for a stopped program takes no other.
-    process = subprocess.Popen(words, preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL))  # PR_SET_PDEATHSIG
+    # SIGKILL, for this process could not wake it any more, and a stopped program takes no other.
+    process = subprocess.Popen(words, preexec_fn=lambda: measured_runs.dies_with_parent(signal.SIGKILL))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: process.send_signal(number))
     began, stopped = time.monotonic(), 0.0

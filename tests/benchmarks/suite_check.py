@@ -257,6 +257,8 @@ def check_input(at):
     at.main("compare", a, a, "nothing", status=1, says=("there is no suite nothing; there are: ", "quick"))
     file = at.suite("input", "lenet")
     at.main("compare", a, a, file, "--only", "resnet", status=1, says=("no metric of input",))
+    named = suite_file.read(at.suite("named", "lenet", "lenet-2"))
+    check([metric.name for metric in suite_file.selected(named, ["lenet"])] == ["lenet"] and len(suite_file.selected(named, ["lene"])) == 2, "--only NAME is that metric alone")
     at.main("compare", a, at.folder / "nowhere", file, status=1, says=("neither a build folder",))
     (at.folder / "empty" / "benchmarks").mkdir(parents=True)
     at.main("compare", a, at.folder / "empty", file, status=1, says=("Build it:",))
@@ -296,7 +298,7 @@ def check_programs(at):
     collectives = suite_file.Metric("ring", "collectives", ranks=2)
     words = programs.command(collectives, pathlib.Path("/b"), 5, pathlib.Path("/s"))
     check(words[0] == "mpirun" and words[words.index("-np") + 1] == "2" and words[-2:] == ["--seconds", "2"], "ranks are mpirun's", words)
-    check(programs.value_of(collectives, {"rows": [{"seconds_of_tenths": 0.5}]}) == 0.5, "a figure in lists")
+    check(programs.value_of(collectives, {"rows": [{"seconds_of_tenths": {"auto": 0.5}}]}) == 0.5, "a figure in lists")
     train = suite_file.Metric("t", "train", workload="lenet-mnist", seconds=4)
     check(programs.steps_for(train, {"samples_per_s": 1000, "batch": 100}, 5) == 40 and programs.steps_for(train, {"samples_per_s": 1, "batch": 100}, 5) == 5, "as many steps as fill the seconds, five at least")
 

@@ -24,8 +24,8 @@ inline std::vector<double> means_of_tenths(std::span<const double> values) {
     const std::size_t parts = std::min<std::size_t>(10, values.size());
     std::vector<double> means(parts);
     for (std::size_t k = 0; k < parts; ++k) {
-        const auto part = values.subspan(k * values.size() / parts)
-                              .first((k + 1) * values.size() / parts - k * values.size() / parts);
+        const std::size_t begin = k * values.size() / parts, end = (k + 1) * values.size() / parts;
+        const auto part = values.subspan(begin, end - begin);
         means[k] = std::accumulate(part.begin(), part.end(), 0.0) / static_cast<double>(part.size());
     }
     return means;
