@@ -46,7 +46,7 @@ set -- $(echo "$name ${blocks:-0} $arm $CHANCE" | cksum)
 awk -v seed=$(($1 % 1000003)) -v name=$name -v slowdown=$slowdown -v deviation=$deviation 'BEGIN {
     srand(seed); rate = 100 / slowdown * (1 + deviation * (rand() + rand() + rand() + rand() - 2))
     value = name == "zero" ? "0" : name == "nan" ? "NaN" : sprintf("%.9g", rate)
-    printf "{\"samples_per_s\": %s, \"samples_per_s_of_tenths\": %s, \"batch\": 1}\n", value, value
+    printf "{\"samples_per_s\": %s, \"samples_per_s_of_tenths\": %s, \"batch\": 1, \"share_of_matrix_peak\": 0.25}\n", value, value
 }'
 '''
 loader = importlib.machinery.SourceFileLoader("suite", str(BENCHMARKS / "suite"))
@@ -144,6 +144,7 @@ def check_verdicts(at):
     quiet = at.build("noisy", noise={"lenet": 0.3})
     at.main("compare", quiet, quiet, at.suite("quick", "lenet"), "--quick", status=11, says=("--quick ended",))
     check(at.results("quick")["lenet"]["pairs"] == [10], "--quick has ten pairs", at.results("quick"))
+    check(at.results("quick")["lenet"]["share_of_matrix_peak"] == 0.25, "the share of the peak that launches told", at.results("quick"))
 
 
 def check_kills(at):
