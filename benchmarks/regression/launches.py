@@ -26,7 +26,7 @@ def _children_seconds():
 
 def start(metric, build, steps, choices):
     """Launches once with a copy of the folder `choices`. Returns {"value", "seconds" of wall time, "processor_s" of all its ranks, "share_of_matrix_peak"
-    where it prints that}, what it printed, and the copy, which is removed when the context ends. Failure tells what went wrong."""
+    where it prints that, "peer" where the metric names one}, what it printed, and the copy, which is removed when the context ends. Failure tells what went wrong."""
     context = contextlib.ExitStack()
     scratch = pathlib.Path(context.enter_context(tempfile.TemporaryDirectory(prefix="cairn-suite-")))
     with context:
@@ -39,6 +39,8 @@ def start(metric, build, steps, choices):
         launch = {"seconds": time.monotonic() - began, "processor_s": _children_seconds() - used}
         found = programs.printed(metric, output, scratch)
         launch["value"] = programs.value_of(metric, found)
+        if metric.peer:
+            launch["peer"] = programs.value_at(metric.peer, found)
         if isinstance(found, dict) and isinstance(found.get("share_of_matrix_peak"), float):
             launch["share_of_matrix_peak"] = found["share_of_matrix_peak"]
         keep = context.pop_all()

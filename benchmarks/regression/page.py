@@ -17,10 +17,10 @@ STYLE = """
 .slower{color:color-mix(in srgb,var(--b) 80%,var(--ink))}.faster{color:color-mix(in srgb,var(--a) 80%,var(--ink))}.ok{color:color-mix(in srgb,var(--c) 80%,var(--ink))}.disturbed{color:var(--d)}
 a{color:inherit}a:focus-visible,summary:focus-visible{outline:3px solid var(--a);outline-offset:2px}
 section{margin-bottom:16px}.first{border-width:2px}.first b{font-size:20px}.first p{margin:4px 0}summary{cursor:pointer;padding:6px 0}h3{font-size:14px;margin:14px 0 4px}
-.verdicts td,.verdicts th{text-align:left}caption{text-align:left}.verdicts td:nth-child(3){width:240px}.verdicts td:nth-child(4){white-space:nowrap}.note{color:var(--soft);font-size:13px;margin:2px 0}.scroll{overflow:auto}
+.verdicts td,.verdicts th{text-align:left}caption{text-align:left}.verdicts td:nth-child(3){width:240px}.verdicts td:nth-child(4){white-space:nowrap}.note{color:var(--soft);font-size:13px;margin:2px 0}p.note{overflow-wrap:anywhere}.scroll{overflow:auto}
 dl{margin:0;font-size:13px;overflow-wrap:anywhere}dt{color:var(--soft);margin-top:6px}dd{margin:0}pre{white-space:pre-wrap;overflow-wrap:anywhere}.plot{max-width:620px}
-@media(max-width:640px){main{padding:16px 10px 40px}.verdicts thead{position:absolute;left:-9999px}.verdicts tr{display:block;padding:8px 0;border-bottom:1px solid var(--line)}
-.verdicts td{display:block;border:0;padding:1px 0}.verdicts td:nth-child(3){width:auto}}
+@media(max-width:640px){main{padding:16px 10px 40px}table:not(.verdicts) td{white-space:nowrap}.verdicts thead{position:absolute;left:-9999px}.verdicts tr{display:block;padding:8px 0;border-bottom:1px solid var(--line)}
+.verdicts,.verdicts tbody,.verdicts caption{display:block}.verdicts td{display:block;border:0;padding:1px 0;overflow-wrap:anywhere}.verdicts td:nth-child(3){width:auto}}
 """
 
 
@@ -132,8 +132,8 @@ def busy(conditions):
 def _first(results, records):
     """The slowest metric, its machine, and whether to believe it."""
     worst = slowest(results)
-    machine = _machine(records[worst["name"]]) if worst and worst["name"] in records else next((_machine(entry) for entry in records.values()), "unknown: nothing was measured")
-    conditions = next((busy(entry["conditions"]) for entry in records.values()), "unknown")
+    measured = records.get(worst["name"]) if worst else next(iter(records.values()), None)
+    machine, conditions = (_machine(measured), busy(measured["conditions"])) if measured else ("unknown: nothing was measured", "unknown")
     if not worst:
         return f'<section class="first"><h2>Slowest metric</h2><p><b>None was compared</b></p><p>Machine: {escaped(machine)}</p><p>While it ran: {escaped(conditions)}.</p></section>'
     ratio = worst["ratio"]
@@ -227,6 +227,8 @@ def _beside(result):
         yield "processor time", f"{percent(result['processor_time'])}: {result['processor_time']:.3f} times the reference's; what other programs take is not in it"
     if "share_of_matrix_peak" in result:
         yield "share of the matrix peak", f"{100 * result['share_of_matrix_peak']:.0f} % of the products that this machine was measured to compute in the time"
+    if "of_peer" in result:
+        yield f"beside the peer of the same launches ({result['peer']})", f"{percent(result['of_peer'])}: {result['of_peer']:.3f} times its cost"
 
 
 def _metric(result, entry, earlier):
@@ -246,16 +248,26 @@ def _metric(result, entry, earlier):
     )) + "</section>"
 
 
+def in_words(results, records):
+    """When, how many metrics of each verdict, and what was compared with what."""
+    said = [result["verdict"] or "not judged" for result in results]
+    counts = ", ".join(f"{said.count(kind)} {kind}" for kind in dict.fromkeys(said))
+    if not records:
+        return f"{len(results)} metrics: {counts or 'none'}"
+    first = min(records, key=lambda entry: entry["when"])
+    beside = f" beside {first['reference']['revision'] or 'an unknown one'}" if first.get("reference") else ""
+    return f"{len(results)} metrics: {counts}. Revision {first['revision'] or 'unknown'}{beside}, {first['when']}"
+
+
 def make(suite, results, records, earlier=(), notes=()):
     """The page. `results`: of results.evaluate; `records`: of this run; `earlier`: records of other runs and references; `notes`: lines for the reader."""
     found = {entry["benchmark"]: entry for entry in records}
     results = judged.worst_first(results)
     worst = judged.suite_verdict(results)
-    when = min((entry["when"] for entry in records), default="")
     title = f"Suite {escaped(suite)}: {escaped(worst)}"
     parts = [_first(results, found), _verdicts(results), *(_metric(result, found.get(result["name"]), earlier) for result in results)]
     told = "".join(f'<p class="note">{escaped(note)}</p>' for note in notes)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title><style>{style()}</style></head>'
-        f'<body><main><h1>Suite {escaped(suite)}: <span class="{escaped(worst)}">{escaped(worst)}</span></h1><p class="sub">{escaped(when)}, {len(results)} metrics, the worst of their verdicts</p>{"".join(parts)}{told}</main></body></html>\n'
+        f'<body><main><h1>Suite {escaped(suite)}: <span class="{escaped(worst)}">{escaped(worst)}</span></h1><p class="sub">{escaped(in_words(results, records))}</p>{"".join(parts)}{told}</main></body></html>\n'
     )

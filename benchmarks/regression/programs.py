@@ -84,7 +84,11 @@ def printed(metric, output, scratch):
 
 def value_of(metric, found):
     """The metric's figure. Failure where it is missing, no number, not finite, zero or negative."""
-    path = figure_of(metric)[0]
+    return value_at(figure_of(metric)[0], found)
+
+
+def value_at(path, found):
+    """The positive number at a path of what a launch printed. Failure as above."""
     value = found
     try:
         for key in path.split("/"):

@@ -37,10 +37,15 @@ def _interval(found):
     return None if found is None else dict(zip(("mean", "low", "high"), found.ratios()))
 
 
-def _share_of_peak(known, arm):
-    """The median share of the matrix peak that an arm's launches told, as a field; none where none told it."""
-    shares = [block[arm]["share_of_matrix_peak"] for series in known["series"] for block in series if "share_of_matrix_peak" in block.get(arm, {})]
-    return {"share_of_matrix_peak": statistics.median(shares)} if shares else {}
+def beside(metric, known, arm):
+    """What an arm's launches told that no verdict rests on, as fields, medians: the share of the matrix peak, and the cost as a multiple of the peer's in the same
+    launch. None where none told it."""
+    launches = [block[arm] for series in known["series"] for block in series if arm in block]
+    shares = [launch["share_of_matrix_peak"] for launch in launches if "share_of_matrix_peak" in launch]
+    peers = [launch["value"] / launch["peer"] for launch in launches if "peer" in launch]
+    higher = programs.figure_of(metric)[1] == "higher"
+    return ({"share_of_matrix_peak": statistics.median(shares)} if shares else {}) | (
+        {"peer": metric.peer, "of_peer": statistics.median(1 / ratio if higher else ratio for ratio in peers)} if peers else {})
 
 
 def _beside_build(run, metric):
@@ -49,7 +54,7 @@ def _beside_build(run, metric):
     settled = _settled(run, metric)
     judged = run.judged(metric)
     found = judged.series[-1]
-    result |= _share_of_peak(known, "B") | {"ratio": _interval(found.candidate), "control": _interval(found.control), "pairs": [len(series) for series in known["series"]]}
+    result |= beside(metric, known, "B") | {"ratio": _interval(found.candidate), "control": _interval(found.control), "pairs": [len(series) for series in known["series"]]}
     if known["series"] and known["series"][0]:
         pairs = [difference for series in run.blocks(metric) for difference in verdict.differences(series, 2)]
         result["hodges_lehmann"] = [None if math.isnan(v) else math.exp(v) for v in intervals.hodges_lehmann(pairs)]
@@ -71,7 +76,7 @@ def _beside_stored(run, metric, stored):
     if settled := _settled(run, metric):
         return {"name": metric.name} | settled
     values = [runs.costs(metric, block, ("B",))[0] for block in known["series"][0]]
-    result = {"name": metric.name, "delta": math.expm1(run.delta(metric)), "pairs": [len(values)], "dropped": len(known["dropped"])} | _share_of_peak(known, "B")
+    result = {"name": metric.name, "delta": math.expm1(run.delta(metric)), "pairs": [len(values)], "dropped": len(known["dropped"])} | beside(metric, known, "B")
     if len(values) < runs.ALONE_LAUNCHES:
         return result | {"verdict": "not-run", "why": "the budget ended before all launches"}
     earlier, why = references.values_for(stored, metric, host.machine()["fingerprint"])
@@ -121,14 +126,15 @@ def write(place, results, made):
 
 
 def worst_first(results):
-    """Those that are not judged come last."""
+    """Those that are not judged come last; of one verdict the slowest first."""
     order = list(verdict.EXIT_STATUS)
-    return sorted(results, key=lambda result: -order.index(result["verdict"]) if result["verdict"] else 1)
+    ratio = lambda result: result["ratio"]["mean"] if result.get("ratio") else 0
+    return sorted(results, key=lambda result: (-order.index(result["verdict"]) if result["verdict"] else 1, -ratio(result)))
 
 
 def table(results):
     """Lines for people: the worst first."""
-    yield f"{'metric':28} {'verdict':14} {'B / A in cost':24} {'Hodges-Lehmann':24} {'pairs':9} {'differs from':12} {'A2 / A':8} {'cpu':6} {'of peak':7}"
+    yield f"{'metric':28} {'verdict':14} {'B / A in cost':24} {'Hodges-Lehmann':24} {'pairs':9} {'differs from':12} {'A2 / A':8} {'cpu':6} {'of peak':7} {'of peer':7}"
     for result in worst_first(results):
         ratio, control = result.get("ratio"), result.get("control")
         middle, *ends = result.get("hodges_lehmann") or (None,)
@@ -141,6 +147,7 @@ def table(results):
             f"{'%.3f' % control['mean'] if control else '':8}",
             f"{'%.3f' % result['processor_time'] if 'processor_time' in result else '':6}",
             f"{'%.0f %%' % (100 * result['share_of_matrix_peak']) if 'share_of_matrix_peak' in result else '':7}",
+            f"{'%.3f' % result['of_peer'] if 'of_peer' in result else '':7}",
         )).rstrip()
         if result.get("why"):
             yield "    " + result["why"].replace("\n", "\n    ")

@@ -12,6 +12,7 @@
     seconds = 2                              that a launch measures; at least 2
     figure = "samples_per_s"                 of what the program prints, a path such as rows/0/seconds/auto; default: the program's own
     better = "higher"                        or "lower"; of figures that are not the program's own
+    peer = "rows/0/seconds/native"           figure of a peer that the same launch measured, of the same unit; shown beside, never judged
     tolerance = 0.03                         difference that matters: 3 %
     timeout = 120                            seconds after which a launch is ended
 """
@@ -65,10 +66,11 @@ class Metric(Described):
     seconds: float = LEAST_SECONDS
     figure: str = ""
     better: str = ""
+    peer: str = ""
     tolerance: float = 0.03
     timeout: float = 120
 
-    unmeasured = ("name", "tolerance", "timeout")
+    unmeasured = ("name", "peer", "tolerance", "timeout")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ from checks import BENCHMARKS, check, end  # noqa: E402
 import host  # noqa: E402
 import json_file  # noqa: E402
 from measured_runs import Failure  # noqa: E402
-from regression import builds, programs, references, run as runs, suite_file, trainings  # noqa: E402
+from regression import builds, programs, references, results, run as runs, suite_file, trainings  # noqa: E402
 
 # Speed and noise by the name of the workload. The noise is drawn from the place of a launch (block, arm), which the
 # run's files tell: a launch that is repeated after a kill gives the same figure.
@@ -46,7 +46,7 @@ set -- $(echo "$name ${blocks:-0} $arm $CHANCE" | cksum)
 awk -v seed=$(($1 % 1000003)) -v name=$name -v slowdown=$slowdown -v deviation=$deviation 'BEGIN {
     srand(seed); rate = 100 / slowdown * (1 + deviation * (rand() + rand() + rand() + rand() - 2))
     value = name == "zero" ? "0" : name == "nan" ? "NaN" : sprintf("%.9g", rate)
-    printf "{\"samples_per_s\": %s, \"samples_per_s_of_tenths\": %s, \"batch\": 1, \"share_of_matrix_peak\": 0.25}\n", value, value
+    printf "{\"samples_per_s\": %s, \"samples_per_s_of_tenths\": %s, \"batch\": 1, \"share_of_matrix_peak\": 0.25, \"peer\": %.9g}\n", value, value, 2 * rate
 }'
 '''
 loader = importlib.machinery.SourceFileLoader("suite", str(BENCHMARKS / "suite"))
@@ -142,9 +142,11 @@ def check_verdicts(at):
     at.main("compare", same, slow, at.suite("many", "lenet", threads=4096), status=14, says=("oversubscribed", "not judged"))
     at.main("compare", same, slow, at.suite("short", "lenet"), "--budget", "1e-9", status=14, says=("the budget ended",))
     quiet = at.build("noisy", noise={"lenet": 0.3})
-    at.main("compare", quiet, quiet, at.suite("quick", "lenet"), "--quick", status=11, says=("--quick ended",))
+    at.main("compare", quiet, quiet, at.suite("quick", "lenet", peer="peer"), "--quick", status=11, says=("--quick ended",))
     check(at.results("quick")["lenet"]["pairs"] == [10], "--quick has ten pairs", at.results("quick"))
     check(at.results("quick")["lenet"]["share_of_matrix_peak"] == 0.25, "the share of the peak that launches told", at.results("quick"))
+    check(abs(at.results("quick")["lenet"]["of_peer"] - 2) < 1e-6 and "of_peer" not in found["lenet"], "twice the cost of a peer that is twice as fast, where one is named", at.results("quick"))
+    at.main("run", at.suite("peerless", "lenet", peer="rows/0/peer"), "--build", same, status=14, says=("it printed no rows/0/peer",))
 
 
 def check_kills(at):
@@ -300,6 +302,10 @@ def check_programs(at):
     words = programs.command(collectives, pathlib.Path("/b"), 5, pathlib.Path("/s"))
     check(words[0] == "mpirun" and words[words.index("-np") + 1] == "2" and words[-2:] == ["--seconds", "2"], "ranks are mpirun's", words)
     check(programs.value_of(collectives, {"rows": [{"seconds_of_tenths": {"auto": 0.5}}]}) == 0.5, "a figure in lists")
+    named = [suite_file.Metric("t", "train", workload="lenet-mnist", peer=peer).hash() for peer in ("", "peer")]
+    check(named[0] == named[1], "naming a peer does not change what is measured: references stay")
+    times = suite_file.Metric("ring", "collectives", peer="p")
+    check(results.beside(times, {"series": [[{"B": {"value": 0.5, "peer": 0.25}}]]}, "B") == {"peer": "p", "of_peer": 2.0}, "half the time is half the cost")
     train = suite_file.Metric("t", "train", workload="lenet-mnist", seconds=4)
     check(programs.steps_for(train, {"samples_per_s": 1000, "batch": 100}, 5) == 40 and programs.steps_for(train, {"samples_per_s": 1, "batch": 100}, 5) == 5, "as many steps as fill the seconds, five at least")
 

@@ -93,6 +93,7 @@ def check_page():
     rows = found.tables[0]
     check([row[1] for row in rows[1:]] == ["slower", "not-run", "disturbed", "faster", "ok", "not judged"], "the worst first", rows)
     begin = found.text[: found.text.index("Verdicts")]
+    check("6 metrics: 1 slower, 1 not-run, 1 disturbed, 1 faster, 1 ok, 1 not judged. Revision 0123456789ab+dirty beside abc, 2026-11-29" in begin, "the first line counts verdicts and names what was compared", begin)
     check("slow: 20.0 % slower" in begin and "Yes: a series" in begin and host.machine()["fingerprint"] in begin and "other programs took" in begin, "slowest metric, its machine and whether to believe it come first", begin)
     check("No: two copies of one program differ" in rows[3][4] and "20.0 % faster" in rows[4][3], "disturbed is not believed", rows)
     check(NASTY in rows[2][4], "why nothing was measured", rows[2])
@@ -111,12 +112,17 @@ def check_page():
     check(sum(table[0][0] == "when" for table in found.tables) == 2 and "Machine another" in found.text, "another machine apart")
     check("with changes that no commit has" in found.text and "abc" in found.text, "revisions")
     for result in (cases[0][1], cases[1][1]):
-        result |= {"hodges_lehmann": [1.19, 1.17, None if result is cases[0][1] else 1.21], "processor_time": 1.18, "share_of_matrix_peak": 0.42}
+        result |= {"hodges_lehmann": [1.19, 1.17, None if result is cases[0][1] else 1.21], "processor_time": 1.18, "share_of_matrix_peak": 0.42, "peer": NASTY, "of_peer": 0.74}
     said = Page(page.make("s", [cases[0][1], cases[1][1]], [cases[0][0], cases[1][0]])).text
-    check(said.count("19.0 % slower: 1.190 times the cost") == 2 and "too few pairs" in said and "interval 1.170 to 1.210" in said and "18.0 % slower: 1.180" in said and "42 % of the products" in said,
-          "the median of pairs, processor time and the share of the peak", said)
+    check(said.count("19.0 % slower: 1.190 times the cost") == 2 and "too few pairs" in said and "interval 1.170 to 1.210" in said and "18.0 % slower: 1.180" in said and "42 % of the products" in said and said.count(f"({NASTY})26.0 % faster: 0.740 times") == 2,
+          "the median of pairs, processor time, the share of the peak and the peer", said)
     lines = [line for line in results.table([cases[1][1]]) if line.startswith("slow")]
-    check(re.search(r"1\.190 \(1\.170 to 1\.210\) .* 1\.180 +42 %$", lines[0]), "and in the table", lines)
+    check(re.search(r"1\.190 \(1\.170 to 1\.210\) .* 1\.180 +42 % +0\.740$", lines[0]), "and in the table", lines)
+    order = results.worst_first([{"name": str(mean), "verdict": "ok", "ratio": {"mean": mean}} for mean in (0.9, 1.01, 1.0)] + [{"name": "x", "verdict": "slower", "ratio": None}])
+    check([result["name"] for result in order] == ["x", "1.01", "1.0", "0.9"], "of one verdict the slowest first", order)
+    busy = [made(name, 5, "ok", ratio, conditions={"load": 9.0, "others": others, "steal": 0.0}) for name, ratio, others in (("a", 1.0, 0.11), ("b", 1.02, 0.77))]
+    begin = Page(page.make("s", [result for _, result in busy], [entry for entry, _ in busy])).text.partition("Verdicts")[0]
+    check("other programs took 77 %" in begin and "11 %" not in begin, "conditions at the top are those of the slowest metric", begin)
     empty = Page(page.make("s", [], []))
     check(not empty.faults and "None was compared" in empty.text and "not-run" in empty.text, "a page of nothing")
 
