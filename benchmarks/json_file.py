@@ -48,9 +48,9 @@ class Runs:
 
     def __init__(self, path, description, header=None):
         """Reads the runs that `path` (None: no file) holds. Ends the script where they are of another description. `header`: fields of a record (record.make)
-        for a new file; in one that goes on, "continued" tells when, by which revision, and on which machine."""
+        for a new file; in one that goes on, "continued" tells when, by which revision, and on which machine. A file that is no such record is read, but gets no runs."""
         self.path, self.description, self.runs = path, json.loads(json.dumps(description)), []
-        self.header = dict(header or {})
+        self.header, self.why_closed = dict(header or {}), None
         if path and not path.resolve().parent.is_dir():
             sys.exit(f"{path}: there is no such folder")
         if not path or not path.exists():
@@ -62,7 +62,10 @@ class Runs:
             if not isinstance(self.runs, list):
                 raise TypeError("its runs are no list")
             here, self.header = self.header, {key: value for key, value in earlier.items() if key != "runs" and key not in self.description}
-            if here and "schema" in self.header:
+            if here and self.header.get("schema") != here["schema"]:
+                old = f"of schema {self.header['schema']}, this program writes {here['schema']}" if "schema" in self.header else "older than records: it does not say which revision measured its runs, and where"
+                self.why_closed = f"{path} is {old}. It can be read, but no run is added to it: name another file"
+            elif here:
                 again = {"when": here["when"], "revision": here["revision"], "fingerprint": here["machine"]["fingerprint"]}
                 self.header["continued"] = [*self.header.get("continued", []), again]
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -75,9 +78,11 @@ class Runs:
         return [run for run in self.runs if all(run.get(key) == value for key, value in which.items())]
 
     def once(self, which, make):
-        """The run of `which`, a dictionary; where it is not there yet, what make() returns is added to it, and written."""
+        """The run of `which`, a dictionary; where it is not there yet, what make() returns is added to it, and written. Ends the script where the file takes no runs."""
         for run in self.of(**which):
             return run
+        if self.why_closed:
+            sys.exit(self.why_closed)
         self.runs.append({**which, **make()})
         if self.path:
             write(self.path, {**self.header, **self.description, "runs": self.runs}, indent=None)

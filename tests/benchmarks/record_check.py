@@ -167,7 +167,7 @@ def seeds():
 
 
 def comparisons(folder):
-    """Scripts' records have their options as settings, and what they found beside. Runs that are written one by one are a record from the first one on, and say where they went on; older files stay what they are."""
+    """Scripts' records have their options as settings, and what they found beside. Runs that are written one by one are a record from the first one on, and say where they went on; older files are read, and get no runs."""
     options = argparse.Namespace(json=folder / "x.json", pairs=3, set=["a=b"], accuracy=None)
     found = record.check(record.of_script("compare", options, {"threads": 2, "summary": [1]}))
     assert found["settings"] == {"json": str(folder / "x.json"), "pairs": 3, "set": ["a=b"], "accuracy": None} and found["threads"] == 2 and found["summary"] == [1]
@@ -180,8 +180,15 @@ def comparisons(folder):
     second = record.read(path)
     assert len(second["runs"]) == 2 and second["when"] == first["when"] and [part["fingerprint"] for part in second["continued"]] == [host.machine()["fingerprint"]]
     path.write_text('{"workload": "w", "runs": [{"seed": 1}]}')
-    record.runs(path, "compare", {"workload": "w"}).once({"seed": 2}, lambda: {})
-    assert json.loads(path.read_text()) == {"workload": "w", "runs": [{"seed": 1}, {"seed": 2}]}
+    assert record.runs(path, "compare", {"workload": "w"}).once({"seed": 1}, lambda: {"new": 1}) == {"seed": 1}  # read
+    for text, says in ((path.read_text(), "older than records"), (path.read_text()[:-1] + ', "schema": 0}', "of schema 0, this program writes 1")):
+        path.write_text(text)
+        try:
+            record.runs(path, "compare", {"workload": "w"}).once({"seed": 2}, lambda: {})
+            raise AssertionError("a run is added to a file that is no record")
+        except SystemExit as end:
+            assert str(path) in end.code and says in end.code and "name another file" in end.code, end.code
+        assert path.read_text() == text
 
 
 def references():
