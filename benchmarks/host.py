@@ -122,6 +122,11 @@ def is_oversubscribed(ranks, threads):
     return ranks * threads > min(len(os.sched_getaffinity(0)), quota() or math.inf)
 
 
+def threads_on_links(ranks):
+    """Of each of so many ranks, as benchmarks/links/cluster starts them."""
+    return int(os.environ.get("OMP_NUM_THREADS") or max(1, len(os.sched_getaffinity(0)) // ranks))
+
+
 class Watch:
     """The conditions from its making until conditions(); `when` it was made, UTC."""
 

@@ -72,6 +72,12 @@ def conditions(folder):
     (folder / "sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_quota_us").write_text("50000\n")
     (folder / "sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_period_us").write_text("100000\n")
     assert host.quota(str(folder)) == 0.5 and host.quota(str(folder / "nowhere")) is None
+    there = os.environ.pop("OMP_NUM_THREADS", None)
+    assert (host.threads_on_links(1), host.threads_on_links(10**6)) == (len(os.sched_getaffinity(0)), 1)
+    os.environ["OMP_NUM_THREADS"] = "3"
+    assert host.threads_on_links(2) == 3
+    os.environ.pop("OMP_NUM_THREADS")
+    os.environ.update({"OMP_NUM_THREADS": there} if there else {})
     assert host.ranges({5, 0, 1, 2}) == "0-2,5" and host.ranges(set()) == ""
     cores = len(os.sched_getaffinity(0))
     assert host.is_oversubscribed(cores + 1, 1) and host.is_oversubscribed(1, cores + 1)
