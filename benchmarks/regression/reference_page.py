@@ -2,10 +2,10 @@
 
 A figure of a text is a placeholder, {FILE.json: VALUE | FUNCTION | FORMAT}; the file may be left away where it is that of the placeholder before.
 
-    VALUE      a path such as summary/0/speed; * stands for each element, name=sgd,seed=1 for those of a list with such fields. + - * / between paths, and numbers such
-               as 1e6, from left to right, element by element
+    VALUE      a path such as summary/0/speed; * stands for each element, name=sgd,seed=1 for those of a list with such fields. + - * / between paths, numbers such
+               as 1e6 and a function of a path, such as median(runs/*/s), from left to right, element by element; null with anything is null
     FUNCTION   makes one value of several: count, sum, mean, half (half of the 95 % interval of the mean), geomean and the ends of its
-               95 % interval, geolow and geohigh, median, min, max, or deviation
+               95 % interval, geolow and geohigh, median, min, max, or deviation; there leaves out what is null, for a function behind it
     FORMAT     Python's, such as .2f or ,.0f or +.1f; 3s: three significant digits. Without one it is shown as it is, if it is text or a whole number
 """
 
@@ -37,6 +37,7 @@ HEAD = """<!-- Written by  benchmarks/suite report --reference  from reference/t
 This page is made: `benchmarks/suite report --reference` writes it from the texts in `reference/text/` and from the JSON files in `reference/`, and `--check` says whether it
 is up to date. To add a result, put its JSON file here (what scripts write with `--json` is a record, benchmarks/record.py), name it in the text of its
 section, with figures as placeholders such as `{peers-2core.json: summary/0/speed_ratio_median | .2f}` (benchmarks/regression/reference_page.py), and run the command.
+Figures that are called history, by hand, were measured before there were records; the commit is the one that filed them.
 """
 
 
@@ -52,7 +53,7 @@ def _found(contents, path):
             if key == "*":
                 below += item.values() if isinstance(item, dict) else item
             elif isinstance(item, list) and "=" in key:
-                wanted = dict(part.split("=") for part in key.split(","))
+                wanted = dict(part.split("=") for part in re.split(r",(?=\w+=)", key))
                 if unknown := [field for field in wanted if not any(field in entry for entry in item)]:
                     raise KeyError(unknown[0])
                 below += [entry for entry in item if all(str(entry.get(field)) == text for field, text in wanted.items())]
@@ -66,7 +67,8 @@ def _operand(contents, text):
     try:
         return [float(text)]
     except ValueError:
-        return _found(contents, text)
+        function = re.fullmatch(r"(\w+)\((.+)\)", text)
+        return [FUNCTIONS[function[1]](_found(contents, function[2]))] if function else _found(contents, text)
 
 
 def _values(contents, text):
@@ -78,7 +80,7 @@ def _values(contents, text):
         if len(others) != len(values) and 1 not in (len(others), len(values)):
             raise ValueError(f"{len(values)} values {sign} {len(others)}")
         count = max(len(values), len(others))
-        values = [OPERATIONS[sign](a, b) for a, b in zip(values * (count // len(values)), others * (count // len(others)))]
+        values = [None if a is None or b is None else OPERATIONS[sign](a, b) for a, b in zip(values * (count // len(values)), others * (count // len(others)))]
     return values
 
 
@@ -104,7 +106,9 @@ def figure(contents, text):
     for step in steps:
         if how is not None:
             raise ValueError(f"'{step}' behind a format")
-        if step in FUNCTIONS:
+        if step == "there":
+            values = [value for value in values if value is not None]
+        elif step in FUNCTIONS:
             values = [FUNCTIONS[step](values)]
         else:
             how = step

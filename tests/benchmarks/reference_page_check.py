@@ -18,17 +18,19 @@ from regression import reference_page  # noqa: E402
 CONTENTS = {
     "a": {"x": 2.345, "count": 7, "name": "ring", "below": -0.25, "large": 73_152.3, "small": 0.001234, "text": "1.5", "none": None, "true": True},
     "runs": [{"name": name, "seed": seed, "s": s} for name, seconds in (("sgd", (4.0, 9.0, 2.0)), ("kfac", (2.0, 3.0, 1.0))) for seed, s in enumerate(seconds, 1)],
-    "empty": [],
+    "empty": [], "some": [{"name": "sgd, best", "s": s} for s in (8.0, None, 2.0)],
 }
 SHOWN = {
     "a/x | .2f": "2.35", "a/count": "7", "a/name": "ring", "a/below | +.2f": "−0.25", "a/x | +.1f": "+2.3", "a/large | ,.0f": "73,152", "a/large | 4s": "73,150", "a/small | 2s": "0.0012",
     "a/x * 100 | .1f": "234.5", "a/x / a/count | .3f": "0.335", "runs/0/s - runs/3/s | .1f": "2.0", "runs/*/s | median | .2f": "2.50", "runs/name=sgd/s | max | .1f": "9.0",
     "runs/name=sgd,seed=2/s | .0f": "9", "runs/name=sgd/s / runs/name=kfac/s | geomean | .3f": "2.289", "runs/name=sgd | count": "3", "runs/name=kfac/s | half | .2f": "2.48",
     "runs/name=kfac/s | geolow | .3f": "0.457", "runs/name=kfac/s | geohigh | .3f": "7.223",
+    "median(runs/name=sgd/s) / median(runs/name=kfac/s) | .1f": "2.0", "some/name=sgd, best/s | there | count": "2", "runs/name=sgd/s / some/*/s | there | sum | .1f": "1.5",
     "runs/name=kfac/s / 2 | sum | .1f": "3.0", "a/below | e": "−2.500000e−01",
 }
 REFUSED = [
     "a/none | .2f", "a/true | .2f", "a/text | .2f", "a/missing | .2f", "runs/9/s | .1f", "runs/*/s | .1f", "a/x", "a/x | median | nothing", "a/x | .2f | median", "empty/* | mean | .1f",
+    "some/*/s | mean | .1f", "runs/name=sgd/s / some/*/s | geomean | .1f", "some/*/s | there | .1f", "median(a | .1f", "most(some/*/s) | .1f", "some/1/s | there | .1f",
     "runs/name=sgd/s / empty/* | mean | .1f", "runs/*/s / runs/name=sgd | mean | .1f", "a/x / 0 | .1f", "a", "",
 ]
 
