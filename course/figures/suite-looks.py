@@ -1,4 +1,4 @@
-"""What benchmarks/suite saw at each look, of all first series of its trials (reference/suite-trials-2core.json): a build beside itself, stopped for a share of the time."""
+"""What benchmarks/suite saw at each look, of all first series of its trials (reference/suite-trials-2core.json): a build beside itself, and slowed from outside."""
 
 import json
 import math
@@ -48,7 +48,7 @@ for axes, share in zip(panels[:, 0], sorted(found)):
             axes.vlines(x, low, high, color=COLOURS[name], linewidth=2 if decided else 1, alpha=1 if decided else 0.55)
             axes.plot(x, mean, "s" if busy else "o", color=COLOURS[name], markersize=4, markerfacecolor=COLOURS[name] if decided else "white")
     axes.set_ylabel("B / A in cost")
-    axes.set_title("B is A" if share == 0 else f"B is stopped for {100 * share:g} % of the time: {1 / (1 - share):.2f} times the cost")
+    axes.set_title("B is A" if share == 0 else f"B loses {100 * share:g} % of its time, or of its link: {1 / (1 - share):.2f} times the cost")
     axes.tick_params(axis="x", length=0)
 panels[0, 0].set_ylim(max(0.75, min(ends) - 0.02), min(1.6, max(ends) + 0.02))
 panels[-1, 0].set_xticks(range(len(verdict.LOOKS)), [f"{count} pairs" for count in verdict.LOOKS])
