@@ -3,6 +3,7 @@
 // else.
 
 #include "data/fuzz_json_formats.hpp"
+#include "data/netcdf_files.hpp"
 #include "data/numpy2_pickles.hpp"
 #include "data/pickles.hpp"
 #include "state/fuzz_state_formats.hpp"
@@ -13,6 +14,7 @@
 #include <cairn/data/idx.hpp>
 #include <cairn/data/image_jpeg.hpp>
 #include <cairn/data/image_png.hpp>
+#include <cairn/data/netcdf.hpp>
 #include <cairn/data/nifti.hpp>
 #include <cairn/data/npz.hpp>
 #include <cairn/data/planetoid.hpp>
@@ -60,6 +62,17 @@ inline std::vector<fuzz_format> fuzz_formats() {
               {.dim = {2, 2, 1, 2}, .datatype = 16, .bitpix = 32, .order = std::endian::big, .slope = 2, .inter = 1},
               elements_of<float>({1, 2, 3, 4, 5, 6, 7, 8}, std::endian::big))},
          [](const bytes& b) { parse_maybe_gzip_nifti(b, "x.nii").to_tensor(); }});
+    netcdf_content stream = small_netcdf(2);
+    stream.streaming = true;
+    all.push_back({"netcdf",
+                   {netcdf_bytes(small_netcdf(1)), netcdf_bytes(stream), netcdf_bytes(small_netcdf(5))},
+                   [](const bytes& b) {
+                       const netcdf_file file(b, "x.nc");
+                       for (const netcdf_variable& v : file.variables()) {
+                           file.read<double>(v.name);
+                           if (v.type != netcdf_type::text) file.read_unpacked<float>(v.name);
+                       }
+                   }});
     all.push_back(
         {"pickle",
          {pickled_csr({{1, 0, 2}, {0, 0, 0}, {0, 3, 0}}, 3),
