@@ -40,14 +40,14 @@ void require_type(std::uint32_t code, const std::vector<T>& values) {
                 REQUIRE(file.dimensions()[0].unlimited);
                 const auto t = file.read<T>("v");
                 for (index_t i = 0; i < 6; ++i) REQUIRE(t[i] == values[static_cast<std::size_t>(i)]);
-                if (others) REQUIRE(file.read<char>("other0")[1] == 'b');
+                if (others) REQUIRE(file.read<std::uint8_t>("other0")[1] == 'b');
             }
     }
 }
 
 TEST_CASE("netcdf: every type, in every kind of file, with and without records", "[netcdf]") {
     require_type<std::int8_t>(1, {0, 1, -1, 127, -128, 5});
-    require_type<char>(2, {'a', 'b', 'c', '\0', 'e', 'f'});
+    require_type<std::uint8_t>(2, {'a', 'b', 'c', '\0', 'e', 'f'});
     require_type<std::int16_t>(3, {0, 1, -2, 300, -32768, 32767});
     require_type<std::int32_t>(4, {0, 1, -2, 70000, std::numeric_limits<std::int32_t>::min(), 5});
     require_type<float>(5, {0, 1.5f, -2, 1e30f, 1e-42f, std::numeric_limits<float>::infinity()});
@@ -78,7 +78,7 @@ TEST_CASE("netcdf: description, scalars, text, streams, files", "[netcdf]") {
             REQUIRE(file.read<int>("flag")[5] == 6);
             REQUIRE(file.shape("one") == shape{});
             REQUIRE(file.read<float>("one")[0] == 7.5f);
-            REQUIRE(file.read<char>("name")[5] == 'f');
+            REQUIRE(file.read<std::uint8_t>("name")[5] == 'f');
             std::vector<double> numbers;
             file.variable("t").attribute("valid_range")->visit_numbers([&](auto n) {
                 numbers.push_back(static_cast<double>(n));

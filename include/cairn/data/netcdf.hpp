@@ -126,19 +126,20 @@ std::optional<Stored> as_stored(Number value) {
 /// What fills elements that were never written (netcdf.h), of types of more than one byte.
 template <class T>
 std::optional<T> netcdf_fill() {
-    constexpr T odd = sizeof(T) == 8 ? 1 : 0;  // 64-bit integers end one earlier
     if constexpr (sizeof(T) == 1)
         return {};
     else if constexpr (std::is_floating_point_v<T>)
         return static_cast<T>(0x1.ep+122);
-    else
-        return static_cast<T>(std::is_signed_v<T> ? std::numeric_limits<T>::min() + 1 + odd
-                                                  : std::numeric_limits<T>::max() - odd);
+    else {
+        constexpr T inner = sizeof(T) == 8 ? 1 : 0;  // of 64-bit integers it is one further from the end
+        return static_cast<T>(std::is_signed_v<T> ? std::numeric_limits<T>::min() + 1 + inner
+                                                  : std::numeric_limits<T>::max() - inner);
+    }
 }
 
 /// An attribute that is to be `count` numbers, no NaN (0: any number of any), or nullptr.
-inline const netcdf_attribute* numbers(const netcdf_variable& v, const char* name, std::size_t count,
-                                       const std::string& context) {
+inline const netcdf_attribute* netcdf_numbers(const netcdf_variable& v, const char* name, std::size_t count,
+                                              const std::string& context) {
     const netcdf_attribute* a = v.attribute(name);
     if (!a) return nullptr;
     require(a->type != netcdf_type::text, context, ": attribute ", name, " is the text '", a->text().substr(0, 40),
@@ -161,7 +162,7 @@ netcdf_field<T> netcdf_file::unpack(const netcdf_variable& v, std::span<const St
     static_assert(std::is_floating_point_v<T>, "netcdf: values are float or double");
     const auto single = [&](const char* name, double otherwise) {
         double value = otherwise;
-        if (const auto* a = detail::numbers(v, name, 1, context))
+        if (const auto* a = detail::netcdf_numbers(v, name, 1, context))
             a->visit_numbers([&](auto number) { value = static_cast<double>(number); });
         require(std::isfinite(value), context, ": attribute ", name, " is ", value,
                 "; read() gives the stored elements");
@@ -177,7 +178,7 @@ netcdf_field<T> netcdf_file::unpack(const netcdf_variable& v, std::span<const St
 
     std::vector<Stored> marks;
     for (const char* name : {"_FillValue", "missing_value"})
-        if (const auto* a = detail::numbers(v, name, 0, context))
+        if (const auto* a = detail::netcdf_numbers(v, name, 0, context))
             a->visit_numbers([&](auto number) {
                 if (const auto mark = detail::as_stored<Stored>(number)) marks.push_back(*mark);
             });
@@ -185,19 +186,19 @@ netcdf_field<T> netcdf_file::unpack(const netcdf_variable& v, std::span<const St
         visit_netcdf(v.type, [&](auto example) {
             if (const auto fill = detail::netcdf_fill<decltype(example)>()) marks.push_back(static_cast<Stored>(*fill));
         });
-    std::erase_if(marks, [](Stored mark) { return mark != mark; });
+    std::erase_if(marks, [](Stored mark) { return std::isnan(static_cast<double>(mark)); });
     std::sort(marks.begin(), marks.end());
     netcdf_field<T> field{tensor<T>(v.shape(context), use), tensor<std::uint8_t>::zeros(v.shape(context), use)};
     std::uint8_t* const missing = field.missing.data();
     for (std::size_t i = 0; i < stored.size(); ++i)
-        missing[i] = stored[i] != stored[i] || std::binary_search(marks.begin(), marks.end(), stored[i]);
+        missing[i] = std::isnan(values[i]) || std::binary_search(marks.begin(), marks.end(), stored[i]);
 
     // Marks what lies below the number (above, where `sign` is -1).
     const auto mark_below = [&](auto number, int sign) {
         using Number = decltype(number);
         const auto mark = [&](auto value_of, auto bound) {
             for (std::size_t i = 0; i < stored.size(); ++i)
-                missing[i] |= sign > 0 ? value_of(i) < bound : value_of(i) > bound;
+                if (sign > 0 ? value_of(i) < bound : value_of(i) > bound) missing[i] = 1;
         };
         if (packed && std::is_floating_point_v<Number> && std::is_integral_v<Stored>)
             mark([&](std::size_t i) { return values[i]; }, static_cast<double>(number));
@@ -208,7 +209,7 @@ netcdf_field<T> netcdf_file::unpack(const netcdf_variable& v, std::span<const St
     };
     const auto mark_outside = [&](const char* name, std::size_t count, std::initializer_list<int> signs) {
         const auto* sign = signs.begin();
-        if (const auto* a = detail::numbers(v, name, count, context))
+        if (const auto* a = detail::netcdf_numbers(v, name, count, context))
             a->visit_numbers([&](auto number) { mark_below(number, *sign++); });
     };
     mark_outside("valid_min", 1, {1});

@@ -18,7 +18,7 @@ namespace cairn::detail {
 /// Whether a file begins as HDF5 does.
 inline bool has_hdf5_signature(const std::filesystem::path& path) {
     std::array<char, 8> start{};
-    std::ifstream(path, std::ios::binary).read(start.data(), start.size());
+    std::ifstream(path, std::ios::binary).read(start.data(), static_cast<std::streamsize>(start.size()));
     return std::string_view(start.data(), start.size()) == "\x89HDF\r\n\x1a\n";
 }
 

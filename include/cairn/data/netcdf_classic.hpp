@@ -243,7 +243,8 @@ inline void netcdf_classic_file::read_header() {
     std::uint64_t records = version_ == 5 ? in.number<std::uint64_t>("the number of records", big)
                                           : in.number<std::uint32_t>("the number of records", big);
     if (version_ != 5 && records == 0xffffffff) records = streaming;
-    require(records == streaming || records <= (version_ == 5 ? INT64_MAX : INT32_MAX), name_, ": byte ", records_at,
+    const std::uint64_t most = version_ == 5 ? INT64_MAX : INT32_MAX;
+    require(records == streaming || records <= most, name_, ": byte ", records_at,
             ": the number of records is negative: damaged header?");
 
     std::set<std::string> names;
