@@ -23,7 +23,7 @@ void require_type(std::uint32_t code, const std::vector<T>& values) {
     REQUIRE(values.size() == 6);
     for (const int version : {1, 2, 5}) {
         if (version < 5 && code > 6) continue;
-        for (const std::size_t others : {0, 1, 2})  // variables of records beside it: alone, rows are not padded
+        for (const std::size_t others : {0u, 1u, 2u})  // variables of records beside it: alone, rows are not padded
             for (const bool of_records : {false, true}) {
                 netcdf_content c{.version = version,
                                  .dimensions = {{"time", 0}, {"y", 2}, {"x", 3}},

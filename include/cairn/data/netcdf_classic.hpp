@@ -325,7 +325,7 @@ inline void netcdf_classic_file::place_variables(std::uint64_t header_end, std::
     std::uint64_t end = header_end;
     const auto require_begin = [&](std::size_t i, bool possible) {
         require(possible, where(all_.variables[i].name), "begins at byte ", places_[i].begin,
-                ", what precedes it ends at ", end, ": damaged header?");
+                ", what precedes it ends at byte ", end, ": damaged header?");
     };
     const auto require_end = [&](std::size_t i, std::uint64_t more) {  // and `more` records
         const place& p = places_[i];
