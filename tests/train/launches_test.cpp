@@ -50,6 +50,27 @@ TEST_CASE("launches: seconds of all processes add up", "[launches]") {
     for (const nlohmann::json& e : all) CHECK(e["node"] == node_name());
 }
 
+TEST_CASE("launches: joules of all processes add up, and are unknown where one did not count", "[launches]") {
+    const temporary_folder folder;
+    const run_directory run(folder / "run");
+    const auto process = [&](double here, bool ends) {
+        run_launches launches;
+        launches.begin(run, 0);
+        const auto all = launches.joules_with(here);
+        CHECK(!launches.joules_with(std::nullopt));
+        if (ends) launches.end(run, 4, 100, here);
+        return all;
+    };
+    CHECK(process(30, true) == 30.0);
+    CHECK(process(12, true) == 42.0);
+    CHECK(process(5, false) == 47.0);
+    CHECK(process(8, true) == std::nullopt);  // behind one that was killed
+    CHECK(process(8, true) == std::nullopt);
+    CHECK(launches_of(folder / "run")[1]["joules"] == 12);
+    std::ofstream(folder / "run" / "launches.json") << R"([{"seconds": 1, "joules": "many"}])";
+    CHECK(process(9, true) == 9.0);  // the file is lost
+}
+
 TEST_CASE("launches: a run of an earlier program, and a damaged file", "[launches]") {
     const temporary_folder folder;
     const run_directory run(folder / "run");

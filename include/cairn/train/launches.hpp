@@ -1,7 +1,7 @@
 #pragma once
 // The processes that a run has had: launches.json, a list with when each began, where, and its seconds of training.
 //   begin    of a process; one before it that was killed gets the seconds up to its last line of metrics
-//   end      of a process: its seconds, and its samples a second
+//   end      of a process: its seconds, its samples a second, and joules where they were counted
 // The file is a figure's, not the run's: where it is damaged or missing, a warning says that its seconds are lost.
 
 #include <cairn/train/host.hpp>
@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 
 namespace cairn {
@@ -24,7 +25,8 @@ public:
         std::ifstream in(directory.file(name));
         if (in) all_ = nlohmann::json::parse(in, nullptr, false);
         const auto fits = [](const nlohmann::json& e) {
-            return e.is_object() && e.contains("seconds") && e["seconds"].is_number();
+            return e.is_object() && e.contains("seconds") && e["seconds"].is_number() &&
+                   (!e.contains("joules") || e["joules"].is_number());
         };
         if (!all_.is_array() || !std::ranges::all_of(all_, fits)) {
             std::fprintf(stderr, "warning: %s is not as a run writes it: what it says of processes before is lost\n",
@@ -37,6 +39,11 @@ public:
             all_.back()["seconds"] = all_.back()["seconds"].get<double>() + logged - earlier_;
             earlier_ = logged;
         }
+        for (const nlohmann::json& e : all_)
+            if (!e.contains("joules"))
+                earlier_joules_.reset();
+            else if (earlier_joules_)
+                *earlier_joules_ += e["joules"].get<double>();
         all_.push_back({{"when", utc_time()}, {"node", node_name()}, {"seconds", 0.0}});
         directory.write(name, all_.dump(1) + '\n');
     }
@@ -44,13 +51,21 @@ public:
     /// Seconds of the processes before this one.
     double earlier() const { return earlier_; }
 
-    void end(const run_directory& directory, double seconds, double samples_per_s) {
+    /// Joules of all processes: `here` and those before; nothing where one was killed, or did not count them.
+    std::optional<double> joules_with(std::optional<double> here) const {
+        return here && earlier_joules_ ? std::optional(*earlier_joules_ + *here) : std::nullopt;
+    }
+
+    void end(const run_directory& directory, double seconds, double samples_per_s,
+             std::optional<double> joules = std::nullopt) {
         all_.back()["seconds"] = seconds;
+        if (joules) all_.back()["joules"] = *joules;
         all_.back()["samples_per_s"] = samples_per_s;
         directory.write(name, all_.dump(1) + '\n');
     }
 
-    /// One object a process: seconds; when and node, where they are known; samples_per_s of one that was not killed.
+    /// One object a process: seconds; when and node, where they are known; of one that was not killed samples_per_s,
+    /// and joules where they were counted.
     const nlohmann::json& all() const { return all_; }
 
     static constexpr const char* name = "launches.json";
@@ -58,6 +73,7 @@ public:
 private:
     nlohmann::json all_ = nlohmann::json::array();
     double earlier_ = 0;
+    std::optional<double> earlier_joules_ = 0;
 };
 
 }  // namespace cairn

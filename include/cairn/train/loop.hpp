@@ -75,10 +75,12 @@ public:
         if (versions_) outcome_.states = versions_->report();
         outcome_.seconds_here = whole_.seconds();
         outcome_.seconds = launches_.earlier() + outcome_.seconds_here;
-        outcome_.joules = energy_.joules();
-        outcome_.why_no_joules = energy_.why_not();
+        const auto joules_here = energy_.joules();
+        outcome_.joules = launches_.joules_with(joules_here);
+        outcome_.why_no_joules =
+            joules_here ? "a process of this run before was killed, or did not count" : energy_.why_not();
         if (on_phantom_rank()) tell_simulated();
-        if (directory()) launches_.end(*directory_, outcome_.seconds_here, median(log_.rates()));
+        if (directory()) launches_.end(*directory_, outcome_.seconds_here, median(log_.rates()), joules_here);
         outcome_.launches = launches_.all();
         return write_report(run_, directory(), outcome_, log_);
     }
@@ -242,7 +244,7 @@ private:
         entry["step"] = step;
         entry["epoch"] = run_.batches.epochs_of(step);
         entry["seconds"] = launches_.earlier() + whole_.seconds();
-        if (const auto joules = energy_.joules()) entry["joules"] = *joules;
+        if (const auto joules = launches_.joules_with(energy_.joules())) entry["joules"] = *joules;
         if (run_.update.activations) {
             const audit_report& audit = run_.update.activations->last();
             entry["activations_added_variance"] = audit.added_share;
