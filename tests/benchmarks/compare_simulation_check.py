@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Checks Kendall's τ of benchmarks/links/compare_simulation, and what benchmarks/calibrate makes of kernels, against cases done by hand."""
+"""Checks Kendall's τ of benchmarks/links/compare_simulation and what benchmarks/calibrate makes of kernels, against cases
+done by hand; and places that benchmarks/links/cluster refuses."""
 
 import importlib.machinery
 import importlib.util
 import pathlib
+import subprocess
 import sys
 
 sys.dont_write_bytecode = True
@@ -59,7 +61,14 @@ def check_fit(calibrate):
     check("points are shape, operations, bytes, seconds", any("[8, 2, 1000000.0, 1000000.0, 0.0002]" in line for line in lines))
 
 
+def check_cluster():
+    """A place that hosts do not see is named before anything is made."""
+    done = subprocess.run([root / "benchmarks/links/cluster", "2", "1gbit", "--", "true", "--out", "/dev/shm/x/run"], capture_output=True, text=True)
+    check("a place below /dev/shm is refused", done.returncode == 2 and "/dev/shm/x/run: each host has a /dev/shm of its own" in done.stderr)
+
+
 def main():
+    check_cluster()
     check_order(load(root / "benchmarks" / "links" / "compare_simulation"))
     check_fit(load(root / "benchmarks" / "calibrate"))
     for failure in failures:
