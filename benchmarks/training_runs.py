@@ -119,7 +119,7 @@ def thinned(curve, points=500):
 
 def is_better(metric, a, b):
     """Whether a is at least as good as b: losses and errors fall, all other figures rise."""
-    return a <= b if re.search("loss|mae|error|bits", metric) else a >= b
+    return a <= b if re.search("loss|mae|rmse|error|bits", metric) else a >= b
 
 
 def first_at(curve, metric, target):

@@ -109,13 +109,13 @@ TEST_CASE("npz: bad files", "[npz]") {
     const bytes good = zip_file({{"x.npy", x}}, true);
     const auto message = [](bytes b) { return message_of([&] { npz_file(std::move(b), "a.npz").read("x"); }); };
     REQUIRE(message(good).empty());
-    REQUIRE_THAT(message({}), Contains("a.npz: 0 bytes are no npz"));
+    REQUIRE_THAT(message({}), Contains("a.npz: 0 bytes are no zip file"));
     REQUIRE_THAT(message(counting(1000)), Contains("no end record"));
     for (std::size_t n = 0; n < good.size(); ++n)
         REQUIRE_FALSE(message(bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n))).empty());
     bytes bad = zip_file({{"x.npy", x}}, false);
     bad[100] ^= 1;  // inside the data
-    REQUIRE_THAT(message(bad), Contains("a.npz[x]: checksum"));
+    REQUIRE_THAT(message(bad), Contains("a.npz[x.npy]: checksum"));
     bad = good;
     bad[bad.size() - 22 - 46 - 5 + 24 + 3] = 0xff;  // unpacked size in the directory
     REQUIRE_THAT(message(bad), Contains("corrupt directory"));

@@ -6,6 +6,7 @@
 #include <cairn/models/lenet.hpp>
 #include <cairn/models/map_cnn.hpp>
 #include <cairn/models/mlp.hpp>
+#include <cairn/models/residual_mlp.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/models/unet.hpp>
 
@@ -117,6 +118,18 @@ TEST_CASE("models: laws", "[laws][models]") {
         check(c, depth);
     };
     check_flattened(laws::make_case("mlp", {4, 3, 2}, [](auto t) { return mlp<decltype(t)>({6, 8, 5}); }), 4);
+    check_flattened(laws::make_case("mlp with dropout", {4, 3, 2},
+                                    [](auto t) {
+                                        return mlp<decltype(t)>({6, 8, 5}, activation::tanh, 0.3);
+                                    }),
+                    5);
+    for (const bool linear_path : {true, false})
+        check_flattened(laws::make_case("residual mlp", {4, 3, 2},
+                                        [=](auto t) {
+                                            return residual_mlp<decltype(t)>(
+                                                {.inputs = 6, .outputs = 3, .width = 5, .linear_path = linear_path});
+                                        }),
+                        16);
     check_flattened(laws::make_case("autoencoder", {3, 4, 4, 1},
                                     [](auto t) {
                                         return autoencoder<decltype(t)>({16, 9, 4});
@@ -189,6 +202,7 @@ TEST_CASE("models: the loss falls", "[models]") {
     };
     autotune_cache::global().set_policy(autotune_policy::first);
     falls("mlp", mlp({12, 32, 4}), {8, 12}, 0.5);
+    falls("residual mlp", residual_mlp({.inputs = 12, .outputs = 4, .width = 32}), {8, 12}, 0.5);
     falls("autoencoder", autoencoder({36, 24, 8}), {4, 6, 6, 1}, 2.0);
     falls("lenet", lenet(), {4, 28, 28, 1}, 0.5);
     falls("resnet 20", resnet_cifar(20), {4, 16, 16, 3}, 0.02);

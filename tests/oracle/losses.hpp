@@ -61,6 +61,17 @@ inline double binary_cross_entropy(const std::vector<double>& x, const std::vect
     return sum / static_cast<double>(x.size());
 }
 
+/// Of targets 1, 0 and −1: those below 0 count in the divisor alone.
+inline double answer_cross_entropy(const std::vector<double>& x, const std::vector<double>& t) {
+    double sum = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        if (t[i] < 0) continue;
+        const double p = 1 / (1 + std::exp(-x[i]));
+        sum -= t[i] == 1 ? std::log(p) : std::log(1 - p);
+    }
+    return sum / static_cast<double>(x.size());
+}
+
 /// Of (samples, positions, classes): mean over samples of
 /// dice_weight (1 − mean_c (2 I + s) / (P + G + s)) + cross_entropy_weight · mean of − log p at the labels.
 inline double dice(const std::vector<double>& logits, const std::vector<int>& labels, std::size_t samples,

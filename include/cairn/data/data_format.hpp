@@ -29,9 +29,10 @@ struct data_parts {
     shape sample;
     target_info info;
     std::shared_ptr<const csr_matrix<float>> graph = nullptr;  // whose nodes a sample is, if it is one
-    bool in_sequence = false;     // training samples follow each other and may overlap: parts are cut off, not drawn
-    bool may_skip = false;        // samples that cannot be read are left out of their batches
-    any_dataset validation = {};  // of the data's own
+    bool in_sequence = false;      // training samples follow each other and may overlap: parts are cut off, not drawn
+    bool may_skip = false;         // samples that cannot be read are left out of their batches
+    any_dataset validation = {};   // of the data's own
+    bool belong_together = false;  // some samples, so that none is held out by itself
     std::shared_ptr<sample_reading> reading = nullptr;  // of the training samples; null: they are in memory, or read
                                                         // one by one where they lie
 };

@@ -56,8 +56,8 @@ private:
 /// Which part of a data set that comes in two.
 enum class part { train, test };
 
-/// A class number, or a vector of real values.
-enum class target_kind { classes, values };
+/// A class number, a vector of real values, or a vector of answers: 1 yes, 0 no, −1 not known.
+enum class target_kind { classes, values, answers };
 
 /// Place of the labels of a sample with several: tokens of a text, judged by bits and accuracy; voxels of a volume,
 /// judged by the overlap of classes; nodes of a graph, judged by the accuracy over those whose label is not −1.

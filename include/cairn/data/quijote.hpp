@@ -61,15 +61,16 @@ public:
                          scale = (range->second[1] - range->second[0]) / std::sqrt(12.0);
             info_.mean.push_back(static_cast<float>(mean));
             info_.scale.push_back(static_cast<float>(scale));
-            const index_t column = table.column(config_.targets[k]);
+            const std::vector<double>& column = table.numbers(config_.targets[k]);
             for (index_t i = 0; i < size_; ++i)
                 (*values)[static_cast<std::size_t>(i) * config_.targets.size() + k] =
-                    static_cast<float>((table(i, column) - mean) / scale);
+                    static_cast<float>((column[static_cast<std::size_t>(i)] - mean) / scale);
         }
         values_ = std::move(values);
-        const bool ids = table.columns.front() == "sim_id" && table.no_number.front().empty();
+        const csv_column& first = table.columns.front();
+        const bool ids = first.name == "sim_id" && first.no_number.empty();
         for (index_t i = 0; i < size_; ++i)
-            names_.push_back(concat(images.name, " #", i, ids ? concat(" (simulation ", table(i, 0), ')') : ""));
+            names_.push_back(concat(images.name, " #", i, ids ? concat(" (simulation ", first.number(i), ')') : ""));
     }
 
     index_t size() const { return size_; }

@@ -1,7 +1,7 @@
 #pragma once
 // Values for each sample. Loss: mean squared error. Figures: how many times better than always predicting the mean (the
-// mean squared error of that over the network's, values weighted alike), R² and mean absolute error of each value, in
-// physical units. The report has predicted against true values.
+// mean squared error of that over the network's, values weighted alike), R², root of the mean squared and mean
+// absolute error of each value, in physical units. The report has predicted against true values.
 
 #include <cairn/device/cpu/label_sampling.hpp>
 #include <cairn/nn/loss/mean_squared.hpp>
@@ -62,6 +62,7 @@ struct regression {
                 absolute += std::abs(error);
             }
             all.emplace_back("r2_" + info.names[k], total > 0 ? 1 - residual / total : 0);
+            all.emplace_back("rmse_" + info.names[k], std::sqrt(residual / n));
             all.emplace_back("mae_" + info.names[k], absolute / n);
             unexplained += total > 0 ? residual / total / static_cast<double>(e.truth.size()) : 0;
         }

@@ -216,8 +216,8 @@ std::unique_ptr<training_algorithm<cpu, T>> make_admm(run_task& task, any_commun
                                                       run_model<cpu, T>& model) {
     const std::string& algorithm = task.algorithm;
     configuration& settings = task.settings;
-    const std::string loss_of_data = task.data.info.kind == target_kind::classes ? "cross_entropy" : "mse";
-    require(settings.get("loss.kind", loss_of_data) == loss_of_data &&
+    const std::string loss_of_data = loss_of(task.data.info.kind);
+    require(settings.get("loss.kind", loss_of_data) == loss_of_data && task.data.info.kind != target_kind::answers &&
                 (task.data.info.labels_each == 1 || task.data.info.labels == label_place::nodes),
             algorithm,
             ": loss.kind = cross_entropy of one label a sample or node, or mse; train.algorithm = gradient has the "

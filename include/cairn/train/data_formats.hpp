@@ -1,9 +1,9 @@
 #pragma once
 // Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | packed |
-// quijote | cosmology | text | segmentation | graph, or what another header enters (register_data_format). A format
-// and its settings, the table [data.FORMAT], stand in its reader's header (data/data_format.hpp).
-// data.path is a folder or archive; without it $CAIRN_DATA/FORMAT is taken, then data/FORMAT, where
-// benchmarks/fetch_data puts it.
+// quijote | cosmology | text | segmentation | graph | table, or what another header enters (register_data_format). A
+// format and its settings, the table [data.FORMAT], stand in its reader's header (data/data_format.hpp).
+// data.path is a folder, an archive or a file; without it $CAIRN_DATA/NAME is taken, then data/NAME, where
+// benchmarks/fetch_data puts it. NAME: data.name, or the format's own.
 // Every rank reads the data itself, by the same path: copies on the disks of nodes may differ. Compared once, before
 // anything depends on the number of samples.
 
@@ -18,6 +18,7 @@
 #include <cairn/data/quijote.hpp>
 #include <cairn/data/segmentation_volumes.hpp>
 #include <cairn/data/split.hpp>
+#include <cairn/data/table/table_format.hpp>
 #include <cairn/data/text.hpp>
 #include <cairn/state/checksum.hpp>
 #include <cairn/train/configuration.hpp>
@@ -43,11 +44,12 @@ using data_formats = registry<data_parts (*)(configuration&, bool without_files,
 namespace detail {
 
 inline std::filesystem::path data_path(configuration& settings, const data_source& source) {
-    std::filesystem::path fallback = std::filesystem::path("data") / source.folder;
-    if (const char* root = std::getenv("CAIRN_DATA")) fallback = std::filesystem::path(root) / source.folder;
+    const std::string name = settings.get("data.name", std::string(source.folder));
+    std::filesystem::path fallback = std::filesystem::path("data") / name;
+    if (const char* root = std::getenv("CAIRN_DATA")) fallback = std::filesystem::path(root) / name;
     const std::filesystem::path path = settings.get("data.path", fallback.string());
     require(std::filesystem::exists(path), "data ", path.string(), " not found; give --data DIR",
-            source.hint ? source.hint : concat(", or run benchmarks/fetch_data ", source.folder));
+            source.hint ? source.hint : concat(", or run benchmarks/fetch_data ", name));
     return path;
 }
 
@@ -85,6 +87,7 @@ static const register_data_format<text_format, CAIRN_TARGETS> text_is_known;
 static const register_data_format<segmentation_format, CAIRN_TARGETS> segmentation_is_known;
 static const register_data_format<packed_format, CAIRN_TARGETS> packed_is_known;
 static const register_data_format<graph_format, CAIRN_TARGETS> graph_is_known;
+static const register_data_format<table_format, CAIRN_TARGETS> table_is_known;
 
 // data.validation: number of samples, without augmentation, that are tested on in place of the test set, on which
 // nothing should be chosen: of the data's own validation set, else held out of the training set. data.train_samples:
@@ -94,6 +97,8 @@ inline data_parts with_validation(configuration& settings, data_parts all) {
                   tested = settings.get<index_t>("data.validation", 0, from_to(0, static_cast<double>(most))),
                   held = all.validation ? 0 : tested,
                   used = settings.get<index_t>("data.train_samples", 0, from_to(0, static_cast<double>(n - held)));
+    require(held == 0 || !all.belong_together, "data.validation = ", held,
+            " would part samples that belong together; set data.table.test_part = validation");
     if (tested > held) all.test = subset(all.validation, held_out_split(most, 0, tested, all.in_sequence).second);
     all.validation = {};
     if (held == 0 && used == 0) return all;

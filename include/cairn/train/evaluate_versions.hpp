@@ -47,7 +47,7 @@ nlohmann::json figures_of(run_parts<D, T>& run, evaluation sums) {
 inline void print_figures(const std::string& name, const nlohmann::json& figures) {
     std::fprintf(stderr, "%s:", name.c_str());
     for (const auto& [figure, value] : figures.items())
-        if (figure.starts_with("test_") && !figure.starts_with("test_mae_"))
+        if (figure.starts_with("test_") && !is_detail(figure.substr(5)))
             std::fprintf(stderr, "  %s %.5g", figure.substr(5).c_str(), value.template get<double>());
     std::fputc('\n', stderr);
 }

@@ -355,7 +355,7 @@ private:
     void print_test() {
         std::string text;
         for (const auto& [figure, value] : outcome_.metrics)
-            if (!figure.starts_with("mae_"))
+            if (!is_detail(figure))
                 text += (text.empty() ? "" : ", ") + metric_label(figure) + ' ' + metric_value(figure, value);
         line_.print(print("epoch %-4.4g%s  test loss %.4f  ", run_.batches.epochs_of(algorithm_.steps()),
                           loss_text(" training loss").c_str(), outcome_.test.loss()) +

@@ -1,6 +1,6 @@
 #pragma once
-// Networks by their names in a workload file: [model] kind = mlp | lenet | autoencoder | resnet-cifar | resnet |
-// cosmoflow | map-cnn | cnn | transformer | unet | gcn, or what another header enters (register_model).
+// Networks by their names in a workload file: [model] kind = mlp | residual-mlp | lenet | autoencoder | resnet-cifar |
+// resnet | cosmoflow | map-cnn | cnn | transformer | unet | gcn, or what another header enters (register_model).
 // Where ranks share layers, model_ends::over says which: transformer, resnet and cosmoflow are then made of layers
 // whose tensors are cut, cosmoflow also of layers whose samples are.
 
@@ -11,6 +11,7 @@
 #include <cairn/models/lenet.hpp>
 #include <cairn/models/map_cnn.hpp>
 #include <cairn/models/mlp.hpp>
+#include <cairn/models/residual_mlp.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/models/transformer.hpp>
 #include <cairn/models/unet.hpp>
@@ -71,7 +72,20 @@ struct mlp_entry {
     static sequential<T, D> make(configuration& settings, const model_ends& ends) {
         std::vector<index_t> sizes = widths_of(settings, ends.sample.size(), {256, 256});
         sizes.push_back(ends.outputs);
-        return mlp<T, D>(sizes);
+        return mlp<T, D>(sizes, activation::relu, settings.get("model.dropout", 0.0, from_below(0, 1)));
+    }
+};
+
+struct residual_mlp_entry {
+    static constexpr const char* name = "residual-mlp";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        residual_mlp_config c{.inputs = ends.sample.size(), .outputs = ends.outputs};
+        c.width = settings.get("model.width", c.width, layer_width);
+        c.blocks = settings.get("model.blocks", c.blocks, from_to(0, 1000));
+        c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
+        c.linear_path = settings.get("model.linear_path", c.linear_path);
+        return residual_mlp<T, D>(c);
     }
 };
 
@@ -236,6 +250,7 @@ struct resnet_entry {
 };
 
 static const register_model<mlp_entry, CAIRN_TARGETS> mlp_is_known;
+static const register_model<residual_mlp_entry, CAIRN_TARGETS> residual_mlp_is_known;
 static const register_model<lenet_entry, CAIRN_TARGETS> lenet_is_known;
 static const register_model<autoencoder_entry, CAIRN_TARGETS> autoencoder_is_known;
 static const register_model<resnet_cifar_entry, CAIRN_TARGETS> resnet_cifar_is_known;

@@ -1,10 +1,11 @@
 #pragma once
 // Objectives by their names in a workload file:
-//   [loss] kind = cross_entropy | mse | reconstruction | dice | dice_cross_entropy
+//   [loss] kind = cross_entropy | mse | answers | reconstruction | dice | dice_cross_entropy
 // or what another header enters (register_objective). Without it the data decide: cross_entropy of classes, mse of
-// values.
+// values, answers of answers.
 
 #include <cairn/comm/any.hpp>
+#include <cairn/objectives/answers.hpp>
 #include <cairn/objectives/classification.hpp>
 #include <cairn/objectives/next_token.hpp>
 #include <cairn/objectives/node_classification.hpp>
@@ -19,6 +20,12 @@
 
 namespace cairn {
 
+/// The usual loss of targets.
+inline const char* loss_of(target_kind targets) {
+    constexpr const char* names[] = {"cross_entropy", "mse", "answers"};
+    return names[static_cast<int>(targets)];
+}
+
 /// The data and ranks that an objective is made for.
 struct objective_ends {
     target_info info;
@@ -27,10 +34,9 @@ struct objective_ends {
 
     /// Throws, naming loss.kind, unless the data have these targets.
     void need(const char* kind, target_kind targets) const {
-        const bool classes = info.kind == target_kind::classes;
+        constexpr const char* names[] = {"classes", "values", "answers"};
         require(info.kind == targets, "loss.kind = ", kind, ": the targets of these data are ",
-                classes ? "classes" : "values", "; set loss.kind = ", classes ? "cross_entropy" : "mse",
-                ", or leave it out");
+                names[static_cast<int>(info.kind)], "; set loss.kind = ", loss_of(info.kind), ", or leave it out");
     }
     bool has_a_class_each(label_place place) const {
         return info.kind == target_kind::classes && info.labels_each > 1 && info.labels == place;
@@ -70,6 +76,7 @@ struct register_objective<Entry, entered_elsewhere> {};
 template <Device D>
 any_objective<D> objective_of_data(const objective_ends& ends, const cross_entropy& loss = {}) {
     if (ends.info.kind == target_kind::values) return regression{ends.info};
+    if (ends.info.kind == target_kind::answers) return answers{ends.info};
     if (ends.has_a_class_each(label_place::voxels)) return segmentation<>{{ends.info, loss}};
     if (ends.has_a_class_each(label_place::nodes)) return node_classification(loss);
     if (!ends.has_a_class_each(label_place::tokens)) return classification{{ends.info, loss}};
@@ -107,6 +114,18 @@ struct mse_entry {
     }
 };
 
+struct answers_entry {
+    static constexpr const char* name = "answers";
+    static shape outputs(const objective_ends& ends) {
+        ends.need(name, target_kind::answers);
+        return ends.rows();
+    }
+    template <Device D>
+    static answers make(configuration&, const objective_ends& ends) {
+        return {ends.info};
+    }
+};
+
 struct reconstruction_entry {
     static constexpr const char* name = "reconstruction";
     static shape outputs(const objective_ends& ends) { return {ends.sample.size()}; }
@@ -134,6 +153,7 @@ struct dice_entry {
 
 static const register_objective<cross_entropy_entry, CAIRN_TARGETS> cross_entropy_is_known;
 static const register_objective<mse_entry, CAIRN_TARGETS> mse_is_known;
+static const register_objective<answers_entry, CAIRN_TARGETS> answers_are_known;
 static const register_objective<reconstruction_entry, CAIRN_TARGETS> reconstruction_is_known;
 static const register_objective<dice_entry<false>, CAIRN_TARGETS> dice_is_known;
 static const register_objective<dice_entry<true>, CAIRN_TARGETS> dice_cross_entropy_is_known;
@@ -143,8 +163,7 @@ static const register_objective<dice_entry<true>, CAIRN_TARGETS> dice_cross_entr
 /// How the objective that the settings name is made.
 template <Device D>
 const objective_maker<D>& read_objective(configuration& settings, const target_info& info) {
-    const std::string kind = settings.choice("loss.kind", objectives<D>::global().names(),
-                                             info.kind == target_kind::classes ? "cross_entropy" : "mse");
+    const std::string kind = settings.choice("loss.kind", objectives<D>::global().names(), loss_of(info.kind));
     return objectives<D>::global().at("loss.kind", kind);
 }
 

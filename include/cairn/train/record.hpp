@@ -41,6 +41,8 @@ inline std::string metric_label(const std::string& figure) {
     if (figure == "times_better_than_mean") return "times better than the mean";
     if (figure.starts_with("r2_")) return "R² of " + figure.substr(3);
     if (figure.starts_with("mae_")) return "mean |error| of " + figure.substr(4);
+    if (figure.starts_with("rmse_")) return "RMSE of " + figure.substr(5);
+    if (figure.starts_with("auc_")) return "AUC of " + figure.substr(4);
     std::string label = figure;
     std::replace(label.begin(), label.end(), '_', ' ');
     return label;
@@ -48,7 +50,13 @@ inline std::string metric_label(const std::string& figure) {
 
 /// Whether a larger value of a figure is a better one.
 inline bool larger_is_better(const std::string& figure) {
-    return !figure.starts_with("mae_") && figure != "squared_error" && figure != "bits_per_token";
+    return !figure.starts_with("mae_") && !figure.starts_with("rmse_") && figure != "squared_error" &&
+           figure != "bits_per_token";
+}
+
+/// Whether a figure stands in the files alone, beside others that tell more at a glance.
+inline bool is_detail(const std::string& figure) {
+    return figure.starts_with("mae_") || figure.starts_with("auc_") || figure == "balanced_accuracy";
 }
 
 inline std::string metric_value(const std::string& figure, double value) {
@@ -150,7 +158,7 @@ inline nlohmann::json record_of(const std::string& name, const nlohmann::json& r
                                 const std::vector<double>& rates, const nlohmann::json& launches) {
     nlohmann::json headline = nlohmann::json::array();
     for (const auto& [figure, value] : metrics)
-        if (!figure.starts_with("mae_")) headline.push_back({metric_label(figure), metric_value(figure, value)});
+        if (!is_detail(figure)) headline.push_back({metric_label(figure), metric_value(figure, value)});
     headline.push_back({"samples/s", print("%.0f", result["samples_per_s"].get<double>())});
     headline.push_back({"training time", clock_text(result["seconds"].get<double>())});
     headline.push_back({"peak memory", print("%.0f MiB", result["peak_bytes"].get<double>() / (1 << 20))});

@@ -101,7 +101,7 @@ const D=JSON.parse(document.getElementById('data').textContent),m=D.metrics,pick
 const tiles=document.querySelector('.tiles');for(const[k,t]of D.record.headline||[]){const d=document.createElement('div');d.className='tile';const b=document.createElement('b'),s=document.createElement('span');b.textContent=t;s.textContent=k;d.append(b,s);tiles.append(d)}
 const loss=pick('loss');lines('Loss',[{n:'training batch',c:'var(--a)',p:loss,thin:1},{n:'training, smoothed',c:'var(--a)',p:smooth(loss,.1)},{n:'test',c:'var(--b)',p:pick('test_loss'),dots:1}],{log:1});
 const quality=[...new Set(m.flatMap(Object.keys))].filter(k=>/^(test_|train_)(?!loss)/.test(k));
-const groups={r2_:'R²',mae_:'Mean absolute error'},seen=new Set(),hue=i=>`var(--${'abcd'[i%4]})`;
+const groups={r2_:'R²',rmse_:'Root of the mean squared error',mae_:'Mean absolute error',auc_:'Area under the ROC curve'},seen=new Set(),hue=i=>`var(--${'abcd'[i%4]})`;
 for(const k of quality.filter(k=>k.startsWith('test_'))){const t=k.slice(5),g=Object.keys(groups).find(p=>t.startsWith(p));
  if(!g){lines(t.replaceAll('_',' '),[{n:'training',c:'var(--a)',p:smooth(pick('train_'+t),.15)},{n:'test',c:'var(--b)',p:pick(k),dots:1}]);continue}
  if(seen.has(g))continue;seen.add(g);lines(groups[g]+' on the test set',quality.filter(q=>q.startsWith('test_'+g)).map((q,i)=>({n:q.slice(5+g.length),c:hue(i),p:pick(q),dots:1})))}

@@ -6,6 +6,7 @@
 #include "oracle/losses.hpp"
 
 #include <cairn/core/captured_graph.hpp>
+#include <cairn/nn/loss/answer_cross_entropy.hpp>
 #include <cairn/nn/loss/binary_cross_entropy.hpp>
 #include <cairn/nn/loss/cross_entropy.hpp>
 #include <cairn/nn/loss/dice.hpp>
@@ -204,6 +205,31 @@ void binary_cross_entropy_is_the_plain_loop() {
 }
 
 template <class D>
+void answers_are_the_plain_loop() {
+    for (const index_t rows : {1, 40}) {
+        const auto x = drawn<double>({rows, 7}, 1, 4);
+        tensor<double> t({rows, 7});
+        for (index_t i = 0; i < t.size(); ++i) t[i] = static_cast<double>(i * i % 3) - 1;  // −1, 0 and 1
+        const auto value = [&](const std::vector<double>& at) { return oracle::answer_cross_entropy(at, doubles(t)); };
+        const auto got = answer_cross_entropy{}(on_device<D>(x), on_device<D>(t));
+        CHECK(static_cast<double>(got.value) == Approx(value(doubles(x))).epsilon(1e-12));
+        const tensor<double> gradient = got.gradient.on_host();
+        check_gradient(x, gradient, value);
+        for (index_t i = 0; i < t.size(); ++i)
+            if (t[i] < 0) CHECK(gradient[i] == 0);
+    }
+    const auto of = [](double x, double t) {
+        const auto got = answer_cross_entropy{}(on_device<D>(matrix<double>({1, 1}, {x})),
+                                                on_device<D>(matrix<double>({1, 1}, {t})));
+        return std::pair(static_cast<double>(got.value), got.gradient.on_host()[0]);
+    };
+    CHECK(of(1e4, 1) == std::pair(0.0, 0.0));
+    CHECK(of(1e4, 0) == std::pair(1e4, 1.0));
+    CHECK(of(-1e4, 1) == std::pair(1e4, -1.0));
+    CHECK(of(-1e4, -1) == std::pair(0.0, 0.0));
+}
+
+template <class D>
 void undefined_predictions() {
     for (const double bad : {not_a_number, infinity}) {
         CAPTURE(bad);
@@ -216,6 +242,7 @@ void undefined_predictions() {
         CHECK(broken(mean_squared{}(d_x.share(), t)));
         CHECK(broken(mean_squared{{{1, 2, 3, 4, 5}, {}}}(d_x.share(), t)));
         CHECK(broken(binary_cross_entropy{}(d_x.share(), t)));
+        CHECK(broken(answer_cross_entropy{}(d_x.share(), t)));
         CHECK(broken(huber{}(d_x.share(), t)));
     }
 }
@@ -450,6 +477,7 @@ const std::vector<law>& all() {
         {"large logits, double", large_logits<D, double>},
         {"losses of elements are plain loops", element_losses_are_the_plain_loop<D>},
         {"binary cross-entropy is the plain loop", binary_cross_entropy_is_the_plain_loop<D>},
+        {"answers are the plain loop", answers_are_the_plain_loop<D>},
         {"undefined predictions", undefined_predictions<D>},
         {"predictions that others hold", predictions_that_others_hold<D, float>},
         {"what does not fit", what_does_not_fit<D>},

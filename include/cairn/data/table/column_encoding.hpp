@@ -1,0 +1,198 @@
+#pragma once
+// How a column of a table enters a network: as numbers that are learned on the training rows alone.
+//   numbers      (v − mean) / deviation of the training rows, v a cell or its logarithm
+//   piecewise    t = 1 … T bins with edges b at quantiles of the training rows (Gorishniy et al. 2022, equation 1):
+//                e_t = (v − b_{t−1}) / (b_t − b_{t−1}), not below 0 unless t = 1, not above 1 unless t = T
+//   categories   1 at the cell's category, else 0: a linear layer upon it is a table of trained vectors
+// and, where training cells are missing, one more input: 1 at a missing cell, whose other inputs are 0.
+
+#include <cairn/data/csv.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// What is chosen for the columns of a table.
+struct column_choices {
+    bool piecewise = false;               // numbers in bins, else by mean and deviation
+    index_t bins = 8;                     // T, at most
+    std::vector<std::string> logarithms;  // columns whose logarithm is taken
+    std::vector<std::string> categories;  // columns of numbers that name categories; those of words always do
+    std::vector<std::string> missing{"", "NA", "NaN", "nan", "?"};  // words for a missing cell
+
+    bool is_missing(const csv_column& column, index_t row) const {
+        return !column.is_number(row) && std::ranges::find(missing, column.word(row)) != missing.end();
+    }
+};
+
+/// Beyond, words of a column are taken for text or names of rows.
+inline constexpr std::size_t most_categories = 256;
+
+/// The shortest digits that give back the number.
+inline std::string shortest_digits(double number) {
+    char digits[32];
+    return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
+}
+
+/// The text of a cell: a word, or the shortest digits of a number.
+inline std::string cell_text(const csv_column& column, index_t row) {
+    return column.is_number(row) ? shortest_digits(column.number(row)) : column.word(row);
+}
+
+/// The number in a cell, or its logarithm. Throws naming column and row where it has none.
+inline double cell_number(const csv_column& column, index_t row, bool logarithm) {
+    require(column.is_number(row), "column '", column.name, "', row ", row + 1, ": '", column.word(row).substr(0, 40),
+            "' where numbers are due; if it stands for a missing value, add it to data.table.missing; if the column "
+            "holds categories, to data.table.categories");
+    const double v = column.number(row);
+    if (!logarithm) return v;
+    require(v > 0, "column '", column.name, "', row ", row + 1, ": ", v,
+            " has no logarithm; take the column out of data.table.logarithms");
+    return std::log(v);
+}
+
+namespace detail {
+
+/// The value below which the share q of sorted values lies, linear between two of them (R's type 7, NumPy's default).
+inline double quantile(std::span<const double> sorted, double q) {
+    const double at = q * static_cast<double>(sorted.size() - 1);
+    const auto below = static_cast<std::size_t>(at), above = std::min(below + 1, sorted.size() - 1);
+    return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+}  // namespace detail
+
+/// Mean and deviation of values; {mean, 0} where all are equal.
+struct mean_and_deviation {
+    double mean = 0, deviation = 0;
+
+    explicit mean_and_deviation(std::span<const double> values) {
+        const double n = static_cast<double>(values.size());
+        for (const double v : values) mean += v / n;
+        double squares = 0;
+        for (const double v : values) squares += (v - mean) * (v - mean) / n;
+        deviation = std::ranges::adjacent_find(values, std::not_equal_to{}) == values.end() ? 0 : std::sqrt(squares);
+    }
+};
+
+/// Why a column can teach nothing, or empty: its training cells are all equal, such as all missing.
+inline std::string says_nothing(const csv_column& column, std::span<const index_t> rows) {
+    const auto differs = [&](index_t row) { return cell_text(column, row) != cell_text(column, rows.front()); };
+    if (std::ranges::any_of(rows, differs)) return {};
+    return concat("column '", column.name, "' has one value in the training part, '",
+                  cell_text(column, rows.front()).substr(0, 40), "'; leave it out");
+}
+
+/// The encoding of one column; see the top of the file.
+class column_encoding {
+public:
+    /// Learns from the cells of `rows`.
+    column_encoding(const csv_column& column, std::span<const index_t> rows, const column_choices& choices)
+        : name_(column.name), missing_(choices.missing) {
+        const auto is_in = [&](const std::vector<std::string>& all) {
+            return std::ranges::find(all, name_) != all.end();
+        };
+        logarithm_ = is_in(choices.logarithms);
+        std::vector<index_t> present;
+        for (const index_t row : rows)
+            if (!choices.is_missing(column, row)) present.push_back(row);
+        has_mask_ = present.size() < rows.size();
+        require(!present.empty(), "column '", name_, "' has no value in the training part; leave it out");
+        const bool of_words = std::ranges::none_of(present, [&](index_t row) { return column.is_number(row); });
+        if (of_words || is_in(choices.categories))
+            learn_categories(column, present);
+        else
+            learn_numbers(column, present, choices);
+    }
+
+    /// Number of inputs.
+    index_t width() const { return values() + has_mask_; }
+
+    /// The inputs of a row. Throws naming the column and the row on a cell that the training part does not prepare for.
+    void encode(const csv_column& column, index_t row, float* out) const {
+        const bool missing = !column.is_number(row) && std::ranges::find(missing_, column.word(row)) != missing_.end();
+        require(!missing || has_mask_, "column '", name_, "', row ", row + 1,
+                " is missing, and no cell of the training part is: a network that has not seen it cannot answer; leave "
+                "the column or the row out");
+        std::fill_n(out, width(), 0.0f);
+        if (has_mask_) out[values()] = missing;
+        if (missing) return;
+        if (!categories_.empty()) {
+            const std::string text = cell_text(column, row);
+            const auto found = std::ranges::lower_bound(categories_, text);
+            require(found != categories_.end() && *found == text, "column '", name_, "', row ", row + 1, ": category '",
+                    text.substr(0, 40), "' is not in the training part; leave the column out, or split otherwise");
+            out[found - categories_.begin()] = 1;
+            return;
+        }
+        const double v = cell_number(column, row, logarithm_);
+        if (edges_.empty()) {
+            *out = static_cast<float>((v - mean_) / deviation_);
+            return;
+        }
+        const std::size_t last = edges_.size() - 2;  // bin
+        for (std::size_t t = 0; t <= last; ++t) {
+            double e = (v - edges_[t]) / (edges_[t + 1] - edges_[t]);
+            if (t > 0) e = std::max(e, 0.0);
+            if (t < last) e = std::min(e, 1.0);
+            out[t] = static_cast<float>(e);
+        }
+    }
+
+    /// One line: what was learned.
+    std::string describe() const {
+        std::string text = concat(name_, logarithm_ ? ", logarithm: " : ": ");
+        if (!categories_.empty())
+            text += concat(categories_.size(), " categories: ", listed(categories_));
+        else if (!edges_.empty())
+            text += concat(edges_.size() - 1, " bins from ", edges_.front(), " to ", edges_.back());
+        else
+            text += concat("mean ", mean_, ", deviation ", deviation_);
+        return text + (has_mask_ ? "; some are missing" : "");
+    }
+
+private:
+    index_t values() const {
+        return static_cast<index_t>(!categories_.empty() ? categories_.size() : edges_.empty() ? 1 : edges_.size() - 1);
+    }
+
+    void learn_categories(const csv_column& column, std::span<const index_t> present) {
+        require(!logarithm_, "column '", name_, "' holds categories, which have no logarithm");
+        std::set<std::string> all;
+        for (const index_t row : present) {
+            all.insert(cell_text(column, row));
+            require(all.size() <= most_categories, "column '", name_, "' has more than ", most_categories,
+                    " different words: text, or names of rows; leave it out");
+        }
+        categories_.assign(all.begin(), all.end());
+    }
+
+    void learn_numbers(const csv_column& column, std::span<const index_t> present, const column_choices& choices) {
+        std::vector<double> values;
+        for (const index_t row : present) values.push_back(cell_number(column, row, logarithm_));
+        const mean_and_deviation all(values);
+        mean_ = all.mean;
+        deviation_ = all.deviation > 0 ? all.deviation : 1;  // equal values beside missing cells
+        if (!choices.piecewise || all.deviation == 0) return;
+        std::ranges::sort(values);
+        for (index_t t = 0; t <= choices.bins; ++t) {
+            const double edge = detail::quantile(values, static_cast<double>(t) / static_cast<double>(choices.bins));
+            if (edges_.empty() || edge > edges_.back()) edges_.push_back(edge);  // equal values make fewer bins
+        }
+    }
+
+    std::string name_;
+    std::vector<std::string> missing_;  // words
+    bool logarithm_ = false, has_mask_ = false;
+    double mean_ = 0, deviation_ = 1;
+    std::vector<double> edges_;            // of bins; empty: by mean and deviation
+    std::vector<std::string> categories_;  // sorted; empty: numbers
+};
+
+}  // namespace cairn

@@ -1,0 +1,205 @@
+#pragma once
+// The parts of a table, with what is learned on the training rows: the encoding of each column, the classes or the mean
+// and the deviation of each target. Everything is checked here, so that reading a sample cannot fail.
+
+#include <cairn/data/table/table_rows.hpp>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn {
+
+/// Beyond, numbers of a target are taken for values.
+inline constexpr std::size_t most_classes = 4096;
+
+namespace detail {
+
+/// Learns from a table as settings say; see table_parts().
+class table_learner {
+public:
+    table_learner(csv_table cells, const table_config& config) : config_(config) {
+        made_->cells = std::move(cells);
+        made_->history = config.history;
+        made_->horizon = config.horizon;
+        for (const std::string& name : config_.target) targets_.push_back(&made_->cells.at(name));
+        require(!targets_.empty(),
+                "data.table.target: name the column to predict; there are: ", listed(made_->cells.names()));
+        if (config_.task == table_task::of_column)
+            config_.task =
+                std::ranges::any_of(rows_with_target(), [&](index_t row) { return !targets_[0]->is_number(row); })
+                    ? table_task::classes
+                    : table_task::values;
+    }
+
+    data_parts parts() && {
+        const std::vector<index_t> rows = rows_with_target();
+        const std::vector<std::int32_t> classes = classes_of(rows);
+        if (config_.history > 0) require_order();
+        split_indices split = config_.split.split(made_->cells, rows, classes);
+        if (config_.validation) split = config_.split.validation(made_->cells, split.first, labels_of(split.first));
+        learn_inputs(rows_before(split.first));
+        if (config_.task == table_task::classes)
+            require_all_classes(split);
+        else
+            learn_values(split.first);
+        data_parts made = make_data_parts(table_rows(made_, split.first), table_rows(made_, split.second));
+        made.belong_together = config_.split.kind != table_split::rows || config_.history > 0;
+        return made;
+    }
+
+private:
+    // Of rows, if there are classes.
+    std::vector<std::int32_t> labels_of(const std::vector<index_t>& rows) const {
+        std::vector<std::int32_t> labels;
+        for (const index_t row : rows)
+            if (!made_->labels.empty()) labels.push_back(made_->labels[static_cast<std::size_t>(row)]);
+        return labels;
+    }
+
+    // Rows that have a target, and the history that it needs.
+    std::vector<index_t> rows_with_target() const {
+        std::vector<index_t> rows;
+        const index_t first = config_.history ? config_.history + config_.horizon - 1 : 0;
+        for (index_t row = first; row < made_->cells.rows(); ++row) {
+            index_t missing = 0;
+            for (const csv_column* target : targets_) missing += config_.choices.is_missing(*target, row);
+            if (missing == 0 || (config_.task == table_task::answers && missing < std::ssize(targets_))) {
+                rows.push_back(row);
+                continue;
+            }
+            require(config_.skip_missing_targets, made_->cells.name, ": row ", row + 1, ": the target '",
+                    targets_[0]->name,
+                    "' is missing; set data.table.skip_missing_targets = true to leave such rows out");
+        }
+        require(!rows.empty(), made_->cells.name, ": no row has a target");
+        return rows;
+    }
+
+    // The rows that inputs of the samples lie in.
+    std::vector<index_t> rows_before(const std::vector<index_t>& samples) const {
+        if (config_.history == 0) return samples;
+        std::vector<index_t> rows;
+        for (const index_t row : samples) rows.push_back(row - config_.horizon);
+        return rows;
+    }
+
+    void require_order() const {
+        const auto& time = config_.split.time;
+        require(!time.empty(),
+                "data.table.history needs data.table.time, the columns of each row's time, the coarsest first");
+        for (index_t row = 1; row < made_->cells.rows(); ++row)
+            require(!config_.split.is_before(made_->cells, row, config_.split.moment(made_->cells, row - 1)),
+                    made_->cells.name, ": row ", row + 1, " is earlier than the row before; sort the file by time");
+    }
+
+    std::vector<std::int32_t> classes_of(const std::vector<index_t>& rows) {
+        if (config_.task != table_task::classes) return {};
+        require(targets_.size() == 1, "data.table.target: classes have one column, ", targets_.size(), " are named");
+        const csv_column& target = *targets_[0];
+        std::map<std::pair<double, std::string>, std::int32_t> known;  // numbers in their order, words in theirs
+        const auto key = [&](index_t row) {
+            return target.is_number(row) ? std::pair(target.number(row), std::string())
+                                         : std::pair(0.0, target.word(row));
+        };
+        for (const index_t row : rows) known.try_emplace(key(row), 0);
+        require(known.size() > 1 && known.size() <= most_classes, made_->cells.name, ": the target '", target.name,
+                "' has ", known.size(), " classes; 2 to ", most_classes, " are expected",
+                known.size() > 1 ? "; is data.table.task = values meant?" : "");
+        made_->info = {target_kind::classes, {}, {}, {}};
+        std::int32_t n = 0;
+        for (auto& [value, label] : known) {
+            label = n++;
+            made_->info.names.push_back(value.second.empty() ? shortest_digits(value.first) : value.second);
+        }
+        made_->labels.assign(static_cast<std::size_t>(made_->cells.rows()), -1);
+        std::vector<std::int32_t> classes;
+        for (const index_t row : rows)
+            classes.push_back(made_->labels[static_cast<std::size_t>(row)] = known.at(key(row)));
+        return classes;
+    }
+
+    // A class that no training row has cannot be learned; one that no test row has makes figures of another question.
+    void require_all_classes(const split_indices& split) const {
+        for (const auto* part : {&split.first, &split.second}) {
+            std::vector<index_t> count(made_->info.names.size());
+            for (const index_t row : *part)
+                ++count[static_cast<std::size_t>(made_->labels[static_cast<std::size_t>(row)])];
+            const auto none = std::ranges::find(count, 0);
+            require(none == count.end(), made_->cells.name, ": no row of the ",
+                    part == &split.first ? "training" : "test", " part has class '",
+                    none == count.end() ? "" : made_->info.names[static_cast<std::size_t>(none - count.begin())],
+                    "'; take fewer folds, or another split");
+        }
+    }
+
+    void learn_inputs(const std::vector<index_t>& rows) {
+        const std::vector<std::string>& named = config_.columns;
+        const auto is_in = [](const std::vector<std::string>& all, const std::string& name) {
+            return std::ranges::find(all, name) != all.end();
+        };
+        for (const std::vector<std::string>* list :
+             {&config_.columns, &config_.leave_out, &config_.choices.logarithms, &config_.choices.categories})
+            for (const std::string& name : *list) made_->cells.at(name);  // is there
+        for (const csv_column& column : made_->cells.columns) {
+            const bool is_target = is_in(config_.target, column.name);
+            require(!is_target || config_.history || !is_in(named, column.name), "data.table.columns: '", column.name,
+                    "' is the target");
+            const bool other = is_target || is_in(config_.leave_out, column.name) ||
+                               is_in(config_.split.time, column.name) || column.name == config_.split.group;
+            if (named.empty() ? other : !is_in(named, column.name)) continue;
+            if (const std::string why = says_nothing(column, rows); !why.empty()) {
+                require(named.empty(), made_->cells.name, ": ", why);
+                made_->left_out.push_back(column.name);
+                continue;
+            }
+            made_->inputs.push_back(&column);
+            with_context(made_->cells.name, [&] { made_->encodings.emplace_back(column, rows, config_.choices); });
+        }
+        require(!made_->inputs.empty(), made_->cells.name, ": no column is left as an input");
+    }
+
+    void learn_values(const std::vector<index_t>& rows) {
+        const bool answers = config_.task == table_task::answers;
+        made_->info = {answers ? target_kind::answers : target_kind::values, config_.target, {}, {}};
+        const std::size_t n = targets_.size();
+        made_->values.assign(static_cast<std::size_t>(made_->cells.rows()) * n, -1);
+        for (std::size_t k = 0; k < n; ++k) {
+            const csv_column& target = *targets_[k];
+            const bool logarithm =
+                std::ranges::find(config_.choices.logarithms, target.name) != config_.choices.logarithms.end();
+            std::vector<double> trained;
+            for (const index_t row : rows)
+                if (!config_.choices.is_missing(target, row)) trained.push_back(cell_number(target, row, logarithm));
+            const mean_and_deviation all(trained);
+            require(all.deviation > 0, made_->cells.name, ": the target '", target.name,
+                    "' has one value in the training part, ", all.mean);
+            const double mean = answers ? 0 : all.mean, scale = answers ? 1 : all.deviation;
+            made_->info.mean.push_back(static_cast<float>(mean));
+            made_->info.scale.push_back(static_cast<float>(scale));
+            for (index_t row = 0; row < made_->cells.rows(); ++row) {
+                if (config_.choices.is_missing(target, row)) continue;
+                const double v = cell_number(target, row, logarithm);
+                require(!answers || v == 0 || v == 1, made_->cells.name, ": row ", row + 1, ": '", target.name, "' is ",
+                        v, "; answers are 0 or 1, or missing");
+                made_->values[static_cast<std::size_t>(row) * n + k] = static_cast<float>((v - mean) / scale);
+            }
+        }
+    }
+
+    table_config config_;
+    std::shared_ptr<encoded_table> made_ = std::make_shared<encoded_table>();
+    std::vector<const csv_column*> targets_;
+};
+
+}  // namespace detail
+
+/// The training and the test part of a table. Throws naming the column and the row, or the setting, that does not fit.
+inline data_parts table_parts(csv_table cells, const table_config& config) {
+    return detail::table_learner(std::move(cells), config).parts();
+}
+
+}  // namespace cairn
