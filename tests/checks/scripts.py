@@ -95,14 +95,17 @@ SETTING = rf"(?:{'|'.join(SECTIONS)})(?:\.[a-z][a-z0-9_]*)+"
 
 def format_settings(root):
     """Settings of data formats: structs with a name read a table each, where they read another struct with its keys (data/data_format.hpp)."""
-    texts = [path.read_text(encoding="utf-8") for path in [*root.glob("include/cairn/data/*.hpp"), *root.glob("include/cairn/train/*.hpp")]]
+    texts = [path.read_text(encoding="utf-8") for path in [*root.glob("include/cairn/data/**/*.hpp"), *root.glob("include/cairn/train/*.hpp")]]
     structs = {match[1]: match[2] for text in texts for match in re.finditer(r"^struct (\w+) \{\n(.*?)^\};", text, re.M | re.S)}
-    keys = {name: set(re.findall(r'\btable\("(\w+)"', body)) for name, body in structs.items()}
+
+    def keys(struct):
+        members = re.findall(r"^    (\w+) \w+;", structs.get(struct, ""), re.M)
+        return set(re.findall(r'\btable\("(\w+)"', structs.get(struct, ""))).union(*map(keys, members))
+
     for struct, body in structs.items():
         for names in re.findall(r"static constexpr const char\* name = ([^;]*);", body):
             if "void read(Table& table)" in body:
-                also = set().union(*(keys.get(kind, set()) for kind in re.findall(r"^    (\w+) \w+;$", body, re.M)))
-                yield from (f"data.{name}.{key}" for name in re.findall(r'"(\w+)"', names) for key in keys[struct] | also)
+                yield from (f"data.{name}.{key}" for name in re.findall(r'"(\w+)"', names) for key in keys(struct))
 
 
 def settings_faults(root):

@@ -1,10 +1,9 @@
 #pragma once
-// Network for tables: a linear path beside residual blocks of dense layers (the ResNet of Gorishniy et al. 2021, without
-// its linear path).
+// Network for tables: a linear path beside residual blocks of dense layers (those of Gorishniy et al. 2021).
 //   y = linear(x) + head(block(… block(linear(x))))
 //   block: h + dropout(linear(ReLU(linear(norm(h)))))       norm over the values of a row
 //   head:  linear(ReLU(norm(h)))
-// Far from the training rows the linear path goes on as a straight line where ReLUs alone bend away, and the blocks learn
+// Far from the training rows the linear path goes on as a straight line where ReLUs alone bend away; the blocks learn
 // what is left.
 
 #include <cairn/nn/activation.hpp>

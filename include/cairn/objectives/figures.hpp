@@ -13,8 +13,8 @@
 namespace cairn {
 
 /// Area under the ROC curve: the share of pairs of a positive (truth 1) and a negative sample (0) in which the positive
-/// one has the larger score, a tie counting half (Mann & Whitney 1947). Other samples do not count. Nothing where one of
-/// the two is absent.
+/// one has the larger score, a tie counting half (Mann & Whitney 1947). Other samples do not count. Nothing where one
+/// of the two is absent.
 inline std::optional<double> area_under_curve(std::span<const double> truth, std::span<const double> scores) {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < truth.size(); ++i)

@@ -1,7 +1,7 @@
 #pragma once
 // A CSV file (data/csv.hpp) as a data set of one row a sample. What each column becomes is in column_encoding.hpp, what
-// is trained on in table_split.hpp. With data.table.history = h a sample is h rows, the last one data.table.horizon rows
-// before the target's.
+// is trained on in table_split.hpp. With data.table.history = h a sample is h rows, the last one data.table.horizon
+// rows before the target's.
 
 #include <cairn/data/data_format.hpp>
 #include <cairn/data/table/table_split.hpp>
