@@ -1,6 +1,7 @@
 // train WORKLOAD.toml: trains a network on a data set, and leaves a directory with its record.
 // mpirun -np N train WORKLOAD.toml: the same on N ranks, each with its part of every batch.
 
+#include "train/audit_data.hpp"
 #include "train/session.hpp"
 #include "train/tune_settings.hpp"
 
@@ -75,6 +76,18 @@ void print_plan(const cairn::configuration& settings, const cairn::session_optio
     std::cout << cairn::describe_needs(needs, limit / static_cast<cairn::index_t>(needs.size()));
 }
 
+// Returns the exit status: 1 where there is a leak.
+int print_audit(const cairn::configuration& settings) {
+    std::ptrdiff_t leaks = 0;
+    for (const auto& [leak, text] : audit_data(settings)) {
+        std::cout << (leak ? "LEAK  " : "      ") << text << '\n';
+        leaks += leak;
+    }
+    std::cout << (leaks ? cairn::concat(leaks, " leaks: figures of the test part are not to be believed\n")
+                        : std::string("no leak found\n"));
+    return leaks > 0;
+}
+
 // Ranks leave together: where one cannot read its command line, or was asked for help alone, the others would wait.
 // Returns whether all go on; a rank that leaves has printed why.
 bool all_go_on(cairn::any_communicator& world, bool mine) {
@@ -97,7 +110,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     int threads = 0, ranks = 0;
     simulated_run asked;
     tuning_request tuning;
-    bool throughput = false, profile = false, plan = false;
+    bool throughput = false, profile = false, plan = false, audits = false;
     std::vector<int> trace_ranks;
     app.add_option("workload", workload, "TOML file; those of Cairn are in benchmarks/workloads");
     app.add_option("--set", sets, "section.key=value, over the file")->allow_extra_args(false)->take_all();
@@ -131,6 +144,11 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     CLI::Option* const asks_for_plan =
         app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing")
             ->excludes("--throughput", "--profile", "--resume", "--evaluate");
+    app.add_flag("--audit-data", audits,
+                 "look for what the training and the test part share, and for columns that give the target away; train "
+                 "nothing")
+        ->excludes(asks_for_plan)
+        ->excludes("--throughput", "--profile", "--resume", "--evaluate", "--from", "--init", "--out");
     CLI::Option* const asks_to_simulate =
         app.add_option("--simulate", machine_file,
                        "train (3 steps, or --steps), or time steps, on a machine described by this TOML file")
@@ -224,6 +242,12 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
                          cairn::concat(options.max_steps, ' ', options.max_epochs, ' ', throughput, ' ', profile, ' ',
                                        plan, ' ', options.resume.empty()),
                          "--steps, --epochs, --throughput, --profile, --plan or --resume");
+
+    if (audits) {
+        cairn::require(world.size() == 1, "--audit-data: start it without mpirun");
+        const int leaks = print_audit(settings);
+        return require_printed(), leaks;
+    }
 
     const std::filesystem::path cache = autotune_file();
     const std::string machine = cairn::perf::fingerprint();

@@ -13,6 +13,10 @@ namespace {
 
 using Catch::Matchers::Contains;
 
+data_parts table_parts(csv_table cells, const table_config& config) {
+    return learn_table(std::move(cells), config).parts();
+}
+
 csv_table table_of(const std::string& text) { return parse_csv(text, "t.csv"); }
 
 std::vector<index_t> all_rows(index_t n) {
@@ -180,7 +184,7 @@ TEST_CASE("table: histories end where the horizon begins", "[table]") {
 }
 
 TEST_CASE("table: answers, known or not", "[table]") {
-    const csv_table t = table_of("x,a,b\n1,0,\n2,1,1\n3,,0\n4,1,1\n5,0,0\n6,1,1\n7,,\n8,0,1\n");
+    const csv_table t = table_of("x,a,b,z\n1,0,,4\n2,1,1,7\n3,,0,1\n4,1,1,2\n5,0,0,9\n6,1,1,8\n7,,,3\n8,0,1,6\n");
     table_config config{.target = {"a", "b"}, .task = table_task::answers, .skip_missing_targets = true};
     config.split.folds = {2, 0, 1};
     const data_parts parts = table_parts(t, config);
@@ -207,7 +211,7 @@ TEST_CASE("table: folds are disjoint, complete, and keep classes and groups", "[
             std::multiset<index_t> tested;
             for (index_t fold = 0; fold < 5; ++fold) {
                 table_split_choice choice{.kind = kind, .group = "g", .folds = {5, fold, seed}};
-                const split_indices s = choice.split(t, rows, classes);
+                const split_indices s = choice.split(t, rows, classes, std::vector{&t.at("x")});
                 REQUIRE(s.first.size() + s.second.size() == 40);
                 REQUIRE(s.second.size() == 8);
                 tested.insert(s.second.begin(), s.second.end());
@@ -241,6 +245,23 @@ TEST_CASE("table: folds are disjoint, complete, and keep classes and groups", "[
     REQUIRE(names(table_parts(t, config).test) == std::set<std::string>{"t.csv row 25", "t.csv row 26", "t.csv row 27",
                                                                         "t.csv row 28", "t.csv row 29",
                                                                         "t.csv row 30"});
+
+    // Equal rows are in one fold.
+    std::string twice = "a,b,y\n";
+    for (int i = 0; i < 60; ++i) twice += concat(i % 25, ',', i % 25 == 7 ? "" : "w", ',', i, '\n');
+    std::size_t all = 0;
+    for (index_t fold = 0; fold < 5; ++fold) {
+        table_config of_fold{.target = {"y"}};
+        of_fold.split.folds = {5, fold, 1};
+        const split_indices s = learn_table(table_of(twice), of_fold).rows;
+        std::set<index_t> kinds, trained;
+        for (const index_t row : s.second) kinds.insert(row % 25);
+        for (const index_t row : s.first) trained.insert(row % 25);
+        REQUIRE(kinds.size() == 5);
+        for (const index_t kind : kinds) REQUIRE_FALSE(trained.contains(kind));
+        all += s.second.size();
+    }
+    REQUIRE(all == 60);
 
     const table_split_choice by_group{.group = "g"};
     REQUIRE_THAT(message_of([&] {

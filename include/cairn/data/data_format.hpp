@@ -18,10 +18,19 @@
 #include <cairn/data/reading/sample_reading.hpp>
 #include <cairn/data/synthetic_data.hpp>
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace cairn {
+
+/// One thing that a look at the data found (data/audit.hpp). `leak`: figures of the test part are not to be believed.
+struct audit_finding {
+    bool leak = false;
+    std::string text;
+};
 
 /// The data that a run trains and tests on. `test` and `validation` may be empty.
 struct data_parts {
@@ -33,6 +42,7 @@ struct data_parts {
     bool may_skip = false;         // samples that cannot be read are left out of their batches
     any_dataset validation = {};   // of the data's own
     bool belong_together = false;  // some samples, so that none is held out by itself
+    std::function<std::vector<audit_finding>()> audit = nullptr;  // what samples alone do not show; null: nothing more
     std::shared_ptr<sample_reading> reading = nullptr;  // of the training samples; null: they are in memory, or read
                                                         // one by one where they lie
 };

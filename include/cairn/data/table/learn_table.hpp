@@ -16,9 +16,22 @@ namespace cairn {
 /// Beyond, numbers of a target are taken for values.
 inline constexpr std::size_t most_classes = 4096;
 
+/// A table, the rows that train and are tested on, and what was learned of the training rows.
+struct learned_table {
+    std::shared_ptr<const encoded_table> table;
+    split_indices rows;
+    table_config config;
+
+    data_parts parts() const {
+        data_parts made = make_data_parts(table_rows(table, rows.first), table_rows(table, rows.second));
+        made.belong_together = config.split.kind != table_split::rows || config.history > 0;
+        return made;
+    }
+};
+
 namespace detail {
 
-/// Learns from a table as settings say; see table_parts().
+/// See learn_table().
 class table_learner {
 public:
     table_learner(csv_table cells, const table_config& config) : config_(config) {
@@ -35,20 +48,24 @@ public:
                     : table_task::values;
     }
 
-    data_parts parts() && {
+    learned_table learn() && {
         const std::vector<index_t> rows = rows_with_target();
         const std::vector<std::int32_t> classes = classes_of(rows);
         if (config_.history > 0) require_order();
-        split_indices split = config_.split.split(made_->cells, rows, classes);
-        if (config_.validation) split = config_.split.validation(made_->cells, split.first, labels_of(split.first));
-        learn_inputs(rows_before(split.first));
+        choose_inputs();
+        leave_out_constant(rows);
+        split_indices split = config_.split.split(made_->cells, rows, classes, made_->inputs);
+        if (config_.validation)
+            split = config_.split.validation(made_->cells, split.first, labels_of(split.first), made_->inputs);
+        const std::vector<index_t> trained = rows_before(split.first);
+        leave_out_constant(trained);
+        for (const csv_column* column : made_->inputs)
+            with_context(made_->cells.name, [&] { made_->encodings.emplace_back(*column, trained, config_.choices); });
         if (config_.task == table_task::classes)
             require_all_classes(split);
         else
-            learn_values(split.first);
-        data_parts made = make_data_parts(table_rows(made_, split.first), table_rows(made_, split.second));
-        made.belong_together = config_.split.kind != table_split::rows || config_.history > 0;
-        return made;
+            with_context(made_->cells.name, [&] { learn_values(split.first); });
+        return {made_, std::move(split), config_};
     }
 
 private:
@@ -136,7 +153,7 @@ private:
         }
     }
 
-    void learn_inputs(const std::vector<index_t>& rows) {
+    void choose_inputs() {
         const std::vector<std::string>& named = config_.columns;
         const auto is_in = [](const std::vector<std::string>& all, const std::string& name) {
             return std::ranges::find(all, name) != all.end();
@@ -150,15 +167,17 @@ private:
                     "' is the target");
             const bool other = is_target || is_in(config_.leave_out, column.name) ||
                                is_in(config_.split.time, column.name) || column.name == config_.split.group;
-            if (named.empty() ? other : !is_in(named, column.name)) continue;
-            if (const std::string why = says_nothing(column, rows); !why.empty()) {
-                require(named.empty(), made_->cells.name, ": ", why);
-                made_->left_out.push_back(column.name);
-                continue;
-            }
-            made_->inputs.push_back(&column);
-            with_context(made_->cells.name, [&] { made_->encodings.emplace_back(column, rows, config_.choices); });
+            if (named.empty() ? !other : is_in(named, column.name)) made_->inputs.push_back(&column);
         }
+    }
+
+    // Inputs that say nothing in these rows are left out, unless they were named.
+    void leave_out_constant(const std::vector<index_t>& rows) {
+        std::erase_if(made_->inputs, [&](const csv_column* column) {
+            const std::string why = says_nothing(*column, rows);
+            require(why.empty() || config_.columns.empty(), made_->cells.name, ": ", why);
+            return !why.empty();
+        });
         require(!made_->inputs.empty(), made_->cells.name, ": no column is left as an input");
     }
 
@@ -175,16 +194,15 @@ private:
             for (const index_t row : rows)
                 if (!config_.choices.is_missing(target, row)) trained.push_back(cell_number(target, row, logarithm));
             const mean_and_deviation all(trained);
-            require(all.deviation > 0, made_->cells.name, ": the target '", target.name,
-                    "' has one value in the training part, ", all.mean);
+            require(all.deviation > 0, "the target '", target.name, "' has one value in the training part, ", all.mean);
             const double mean = answers ? 0 : all.mean, scale = answers ? 1 : all.deviation;
             made_->info.mean.push_back(static_cast<float>(mean));
             made_->info.scale.push_back(static_cast<float>(scale));
             for (index_t row = 0; row < made_->cells.rows(); ++row) {
                 if (config_.choices.is_missing(target, row)) continue;
                 const double v = cell_number(target, row, logarithm);
-                require(!answers || v == 0 || v == 1, made_->cells.name, ": row ", row + 1, ": '", target.name, "' is ",
-                        v, "; answers are 0 or 1, or missing");
+                require(!answers || v == 0 || v == 1, "row ", row + 1, ": '", target.name, "' is ", v,
+                        "; answers are 0 or 1, or missing");
                 made_->values[static_cast<std::size_t>(row) * n + k] = static_cast<float>((v - mean) / scale);
             }
         }
@@ -197,9 +215,9 @@ private:
 
 }  // namespace detail
 
-/// The training and the test part of a table. Throws naming the column and the row, or the setting, that does not fit.
-inline data_parts table_parts(csv_table cells, const table_config& config) {
-    return detail::table_learner(std::move(cells), config).parts();
+/// Learns the parts of a table. Throws naming the column and the row, or the setting, that does not fit.
+inline learned_table learn_table(csv_table cells, const table_config& config) {
+    return detail::table_learner(std::move(cells), config).learn();
 }
 
 }  // namespace cairn

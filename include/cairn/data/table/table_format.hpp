@@ -1,7 +1,7 @@
 #pragma once
 // data.format = table: rows of a CSV file, its settings in table_rows.hpp.
 
-#include <cairn/data/table/learn_table.hpp>
+#include <cairn/data/table/audit_table.hpp>
 
 #include <filesystem>
 #include <string>
@@ -23,7 +23,10 @@ struct table_format {
         fail("data.format = table: what a sample is depends on the file; random samples cannot stand for it");
     }
     data_parts load(const std::filesystem::path& path) const {
-        return table_parts(read_csv(file_in(path), config.header), config);
+        const learned_table learned = learn_table(read_csv(file_in(path), config.header), config);
+        data_parts made = learned.parts();
+        made.audit = [learned] { return audit_table(learned); };
+        return made;
     }
 
 private:

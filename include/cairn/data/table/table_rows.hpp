@@ -72,7 +72,6 @@ struct encoded_table {
     csv_table cells;
     std::vector<const csv_column*> inputs;
     std::vector<column_encoding> encodings;  // of each input
-    std::vector<std::string> left_out;       // columns that nobody named, and that have one value in the training part
     index_t history = 0, horizon = 1;
     target_info info;
     std::vector<std::int32_t> labels;  // of each row, if there are classes; −1: missing

@@ -1,6 +1,6 @@
 #pragma once
 // Which rows of a table train and which are tested on. Rows that belong together stay together:
-//   rows                 fold `fold` of `folds`; of classes each fold has its share
+//   rows                 fold `fold` of `folds`; of classes each fold has its share; equal rows are in one fold
 //   groups               likewise, with all rows of a group (a patient, a discharge, a date) in one fold
 //   chosen               the rows of chosen groups: leave_one_group_out, or a column that says "Test"
 //   time                 the rows from a moment on
@@ -11,11 +11,14 @@
 #include <cairn/data/table/column_encoding.hpp>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <numeric>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace cairn {
@@ -25,19 +28,41 @@ enum class table_split { rows, groups, chosen, time };
 
 namespace detail {
 
-/// Deals `rows` into folds such that those of one class, which follow each other, are spread evenly.
+/// Of each row the first one whose inputs are the same.
+inline std::vector<std::size_t> first_equal(std::span<const index_t> rows, std::span<const csv_column* const> inputs) {
+    std::unordered_map<std::string, std::size_t> known;
+    std::vector<std::size_t> first;
+    std::string cells;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        cells.clear();
+        for (const csv_column* column : inputs) {
+            const auto bits = std::bit_cast<std::array<char, sizeof(double)>>(column->number(rows[i]));
+            column->is_number(rows[i]) ? cells.append(bits.data(), bits.size())
+                                       : cells.append(column->word(rows[i]) + '\n');
+        }
+        first.push_back(known.try_emplace(cells, i).first->second);
+    }
+    return first;
+}
+
+/// Deals `rows` into folds such that those of one class, which follow each other, are spread evenly, and that rows of
+/// equal inputs are in one fold.
 inline split_indices dealt_rows(std::span<const index_t> rows, std::span<const std::int32_t> classes,
-                                const fold_choice& choice) {
+                                std::span<const csv_column* const> inputs, const fold_choice& choice) {
     const auto n = static_cast<index_t>(rows.size());
     require(choice.folds <= n, "data.table: ", choice.folds, " folds of ", n, " rows");
-    const auto shuffled = random_order(n, {choice.split_seed, stream_of("folds"), 0});
-    std::vector<index_t> order(shuffled.begin(), shuffled.end());
-    if (!classes.empty())
-        std::ranges::stable_sort(order, {}, [&](index_t i) { return classes[static_cast<std::size_t>(i)]; });
+    const auto order = random_order(n, {choice.split_seed, stream_of("folds"), 0});
+    const std::vector<std::size_t> first = first_equal(rows, inputs);
+    std::vector<std::size_t> dealt;
+    for (const auto i : order)
+        if (first[static_cast<std::size_t>(i)] == static_cast<std::size_t>(i))
+            dealt.push_back(static_cast<std::size_t>(i));
+    if (!classes.empty()) std::ranges::stable_sort(dealt, {}, [&](std::size_t i) { return classes[i]; });
+    std::vector<bool> held(rows.size());
+    for (std::size_t k = 0; k < dealt.size(); ++k)
+        held[dealt[k]] = static_cast<index_t>(k) % choice.folds == choice.fold;
     split_indices out;
-    for (index_t i = 0; i < n; ++i)
-        (i % choice.folds == choice.fold ? out.second : out.first)
-            .push_back(rows[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])]);
+    for (std::size_t i = 0; i < rows.size(); ++i) (held[first[i]] ? out.second : out.first).push_back(rows[i]);
     return out;
 }
 
@@ -77,9 +102,10 @@ struct table_split_choice {
     std::vector<std::string> tested;  // of chosen groups: which; of times: the first moment
     fold_choice folds;
 
-    /// Splits `rows`; `classes` of them, or empty. Throws naming what does not fit.
-    split_indices split(const csv_table& table, std::span<const index_t> rows,
-                        std::span<const std::int32_t> classes) const {
+    /// Splits `rows`; `classes` of them, or empty; `inputs`: columns that rows are compared by. Throws naming what does
+    /// not fit.
+    split_indices split(const csv_table& table, std::span<const index_t> rows, std::span<const std::int32_t> classes,
+                        std::span<const csv_column* const> inputs) const {
         split_indices out;
         std::vector<std::string> group_of;
         if (!group.empty())
@@ -87,7 +113,7 @@ struct table_split_choice {
         const bool by_group = kind == table_split::groups || kind == table_split::chosen;
         require(!by_group || !group.empty(), "data.table.split: set data.table.group to the column of groups");
         if (kind == table_split::rows) {
-            out = detail::dealt_rows(rows, classes, folds);
+            out = detail::dealt_rows(rows, classes, inputs, folds);
         } else if (kind == table_split::groups) {
             out = detail::dealt_groups(rows, group_of, folds);
         } else {
@@ -109,7 +135,7 @@ struct table_split_choice {
 
     /// Splits what trains once more, alike, to choose settings by: a fold of rows or of groups, or the last rows.
     split_indices validation(const csv_table& table, std::span<const index_t> rows,
-                             std::span<const std::int32_t> classes) const {
+                             std::span<const std::int32_t> classes, std::span<const csv_column* const> inputs) const {
         if (kind == table_split::time) {
             const auto held = std::ssize(rows) / folds.folds;
             const split_indices out{{rows.begin(), rows.end() - held}, {rows.end() - held, rows.end()}};
@@ -118,7 +144,7 @@ struct table_split_choice {
         table_split_choice again = *this;
         if (kind == table_split::chosen) again.kind = table_split::groups;
         again.folds.fold = 0;
-        return again.split(table, rows, classes);
+        return again.split(table, rows, classes, inputs);
     }
 
     /// Throws naming a group that is in both parts.
