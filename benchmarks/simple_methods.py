@@ -1,0 +1,181 @@
+"""Simple methods for the questions of benchmarks/workloads, by scikit-learn: what a network has to beat. benchmarks/baselines runs this file.
+
+    python3 simple_methods.py NAME DATA_FOLDER
+
+prints a JSON list of {"method", "figure", "values"}: one value a fold, of the rows that are held out.
+"""
+
+import csv
+import gzip
+import io
+import json
+import pathlib
+import sys
+import zipfile
+
+import numpy
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.metrics import f1_score, r2_score, roc_auc_score
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, StratifiedKFold
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, QuantileTransformer, StandardScaler
+
+
+def rows(folder, name, header=True):
+    """Columns by name, as text; without a header c1, c2, …"""
+    path = next(path for ending in ("", ".gz", ".zip") if (path := pathlib.Path(folder) / f"{name}{ending}").exists())
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = gzip.decompress(data)
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            data = archive.read(archive.namelist()[0])
+    lines = list(csv.reader(io.StringIO(data.decode())))
+    names = lines.pop(0) if header else [f"c{i + 1}" for i in range(len(lines[0]))]
+    return {name: numpy.array(column) for name, column in zip(names, zip(*lines))}
+
+
+def numbers(table, names):
+    return numpy.stack([table[name].astype(float) for name in names], axis=1)
+
+
+def over(folds, method, x, y, figure, predict="predict"):
+    """The figure of each fold."""
+    values = []
+    for train, test in folds:
+        method.fit(x[train], y[train])
+        found = getattr(method, predict)(x[test])
+        values.append(float(figure(y[test], found[:, 1] if found.ndim == 2 and predict == "predict_proba" else found)))
+    return values
+
+
+def rmse(truth, found):
+    return float(numpy.sqrt(numpy.mean((truth - found) ** 2)))
+
+
+def higgs(folder):
+    table = rows(folder, "higgs.csv")
+    y = table.pop("label").astype(float).astype(int)
+    x = numbers(table, list(table))
+    methods = {
+        "logistic regression": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+        "MLP": make_pipeline(StandardScaler(), MLPClassifier((64, 64), alpha=1, early_stopping=True, random_state=0)),
+        "gradient boosting": HistGradientBoostingClassifier(learning_rate=0.05, max_iter=300, l2_regularization=1, random_state=0),
+    }
+    for name, method in methods.items():
+        folds = StratifiedKFold(5, shuffle=True, random_state=0).split(x, y)
+        yield name, "AUC", over(folds, method, x, y, roc_auc_score, "predict_proba")
+
+
+class PowerLawAnd:
+    """A power law, and another method for what it leaves."""
+
+    def __init__(self, rest):
+        self.line, self.rest = LinearRegression(), rest
+
+    def fit(self, x, y):
+        self.line.fit(x, y)
+        self.rest.fit(x, y - self.line.predict(x))
+
+    def predict(self, x):
+        return self.line.predict(x) + self.rest.predict(x)
+
+
+def fusion(folder):
+    table = rows(folder, "std5.csv")
+    x = numpy.log(numbers(table, ["IP", "BT", "NEL", "PLTH", "RGEO", "KAREA", "EPS", "MEFF"]))
+    y = numpy.log(table["TAUTH"].astype(float))
+    discharge = numpy.array([f"{tok} {shot}" for tok, shot in zip(table["TOK"], table["SHOT"])])
+    large = [tok for tok in sorted(set(table["TOK"])) if (table["TOK"] == tok).sum() >= 40]  # devices left out in turn
+    mlp = make_pipeline(StandardScaler(), MLPRegressor((64, 64), alpha=1, early_stopping=True, random_state=0))
+    methods = {"power law": LinearRegression(), "gradient boosting": HistGradientBoostingRegressor(random_state=0), "MLP": mlp,
+               "power law and gradient boosting": PowerLawAnd(HistGradientBoostingRegressor(random_state=0)), "power law and MLP": PowerLawAnd(mlp)}
+    for name, method in methods.items():
+        yield name, "RMSE of ln τ, by discharge", over(GroupKFold(5).split(x, y, discharge), method, x, y, rmse)
+        out = [(numpy.flatnonzero(table["TOK"] != tok), numpy.flatnonzero(table["TOK"] == tok)) for tok in large]
+        yield name, f"RMSE of ln τ, each of {len(large)} devices left out", over(out, method, x, y, rmse)
+
+
+def bace(folder):
+    table = rows(folder, "bace.csv")
+    y = table["pIC50"].astype(float)
+    x = numbers(table, [name for name in table if name not in ("mol", "CID", "Class", "Model", "pIC50", "canvasUID")])
+    for name, method in {"ridge on quantiles": make_pipeline(QuantileTransformer(n_quantiles=100, random_state=0), Ridge(10)),
+                         "extra trees": ExtraTreesRegressor(300, max_features=0.3, random_state=0),
+                         "gradient boosting": HistGradientBoostingRegressor(random_state=0)}.items():
+        yield name, "R²", over(KFold(5, shuffle=True, random_state=0).split(x), method, x, y, r2_score)
+
+
+def tox21(folder):
+    table = rows(folder, "tox21.csv")
+    molecules = table["smiles"]
+    values = {}
+    for task in [name for name in table if name not in ("mol_id", "smiles")]:
+        known = table[task] != ""
+        text, y = molecules[known], table[task][known].astype(int)
+        method = make_pipeline(CountVectorizer(analyzer="char", lowercase=False, ngram_range=(1, 5), min_df=5, binary=True), LogisticRegression(C=0.05, max_iter=300))
+        for fold, (train, test) in enumerate(GroupKFold(5).split(text, y, text)):
+            method.fit(text[train], y[train])
+            values.setdefault(fold, []).append(roc_auc_score(y[test], method.predict_proba(text[test])[:, 1]))
+    yield "logistic regression on n-grams of bytes", "mean AUC of 12 tasks", [float(numpy.mean(each)) for each in values.values()]
+
+
+def pm25(folder):
+    table = rows(folder, "PRSA_data_2010.1.1-2014.12.31.csv")
+    dust = numpy.array([float(cell) if cell != "NA" else numpy.nan for cell in table["pm2.5"]])
+    wind = OneHotEncoder(sparse_output=False).fit_transform(table["cbwd"].reshape(-1, 1))
+    hour, month = table["hour"].astype(float), table["month"].astype(float)
+    clock = numpy.stack([f(2 * numpy.pi * t) for t in (hour / 24, month / 12) for f in (numpy.sin, numpy.cos)], axis=1)
+    weather = numpy.concatenate([numbers(table, ["DEWP", "TEMP", "PRES", "Iws", "Is", "Ir"]), wind, clock], axis=1)
+    last = numpy.array(dust)  # the newest known value
+    for i in range(1, len(last)):
+        last[i] = last[i - 1] if numpy.isnan(last[i]) else last[i]
+    history = 12
+    past = numpy.stack([numpy.roll(last, k) for k in range(history)], axis=1)
+    for ahead in (1, 6):
+        at = numpy.arange(history + 24, len(dust) - ahead)
+        at = at[~numpy.isnan(dust[at + ahead]) & ~numpy.isnan(past[at]).any(axis=1)]
+        x, y, now = numpy.concatenate([past, weather], axis=1)[at], dust[at + ahead], last[at]
+        test = table["year"][at + ahead] == "2014"
+        figure = f"RMSE of µg/m³, {ahead} h ahead"
+        yield "persistence", figure, [rmse(y[test], now[test])]
+        for name, method in {"ridge": make_pipeline(StandardScaler(), Ridge(1)), "gradient boosting": HistGradientBoostingRegressor(learning_rate=0.05, max_iter=300, random_state=0),
+                             "MLP": make_pipeline(StandardScaler(), MLPRegressor((64, 64), alpha=1, early_stopping=True, random_state=0))}.items():
+            method.fit(x[~test], (y - now)[~test])
+            yield name, figure, [rmse(y[test], now[test] + method.predict(x[test]))]
+
+
+def cancer(folder):
+    for name, logarithm in (("singh", False), ("golub", True), ("khan", False), ("alon", True)):
+        table = rows(folder, f"{name}.csv", header=False)
+        y = table.pop("c1")
+        x = numbers(table, list(table))
+        if logarithm:
+            x = numpy.log(numpy.maximum(x, 1))
+        values = []
+        for seed in range(10):
+            folds = StratifiedKFold(5, shuffle=True, random_state=seed).split(x, y)
+            method = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=300))
+            values += [float(numpy.mean(over(folds, method, x, y, lambda truth, found: numpy.mean(truth == found))))]
+        yield "logistic regression" + (" of logarithms" if logarithm else ""), f"accuracy, {name}", values
+
+
+def climatenet(folder):
+    table = rows(folder, "train.csv")
+    y = table["Label"].astype(int)
+    x = numbers(table, [name for name in table if name not in ("SNo", "time", "Label")])
+    test = table["time"] >= "20050624"
+    for name, method in {"logistic regression": make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)),
+                         "gradient boosting, balanced": HistGradientBoostingClassifier(class_weight="balanced", random_state=0)}.items():
+        method.fit(x[~test], y[~test])
+        yield name, "macro F1", [float(f1_score(y[test], method.predict(x[test]), average="macro"))]
+
+
+METHODS = {"higgs": higgs, "fusion": fusion, "bace": bace, "tox21": tox21, "pm25": pm25, "cancer": cancer, "climatenet": climatenet}
+
+if __name__ == "__main__":
+    json.dump([{"method": method, "figure": figure, "values": values} for method, figure, values in METHODS[sys.argv[1]](sys.argv[2])], sys.stdout)
