@@ -18,6 +18,8 @@
 #include <cairn/data/reading/sample_reading.hpp>
 #include <cairn/data/synthetic_data.hpp>
 
+#include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,10 +40,11 @@ struct data_parts {
     shape sample;
     target_info info;
     std::shared_ptr<const csr_matrix<float>> graph = nullptr;  // whose nodes a sample is, if it is one
-    bool in_sequence = false;      // training samples follow each other and may overlap: parts are cut off, not drawn
-    bool may_skip = false;         // samples that cannot be read are left out of their batches
-    any_dataset validation = {};   // of the data's own
-    bool belong_together = false;  // some samples, so that none is held out by itself
+    bool in_sequence = false;     // training samples follow each other and may overlap: parts are cut off, not drawn
+    bool may_skip = false;        // samples that cannot be read are left out of their batches
+    any_dataset validation = {};  // of the data's own
+    std::vector<std::string> learned = {};  // of the training samples, a line each, to be told once
+    bool belong_together = false;           // some samples, so that none is held out by itself
     std::function<std::vector<audit_finding>()> audit = nullptr;  // what samples alone do not show; null: nothing more
     std::shared_ptr<sample_reading> reading = nullptr;  // of the training samples; null: they are in memory, or read
                                                         // one by one where they lie
@@ -56,6 +59,15 @@ struct data_source {
 
 /// Beyond what data have: pixels of an edge.
 inline constexpr double most_pixels = 1 << 14;
+
+/// Prints what was learned of the training samples.
+inline void print_learned(const data_parts& data) {
+    constexpr std::ptrdiff_t most = 40;  // lines
+    for (std::ptrdiff_t i = 0; i < std::min(most, std::ssize(data.learned)); ++i)
+        std::fprintf(stderr, "  %s\n", data.learned[static_cast<std::size_t>(i)].c_str());
+    if (std::ssize(data.learned) > most)
+        std::fprintf(stderr, "  and %td columns more\n", std::ssize(data.learned) - most);
+}
 
 /// Throws where training and test samples differ in shape or targets.
 inline data_parts make_data_parts(any_dataset train, any_dataset test) {

@@ -343,6 +343,7 @@ private:
             stderr, "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n",
             run_.task.name.c_str(), run_.task.data.train.size(), run_.task.data.test ? run_.task.data.test.size() : 0,
             concat(run_.task.data.sample).c_str(), run_.model.parameters, run_.model.training_flops / 1e9);
+        print_learned(run_.task.data);
         std::fprintf(stderr, "%lld epochs of %td steps, batch %td, on %s, %s, seed %llu, results in %s\n",
                      static_cast<long long>(run_.batches.epochs), run_.batches.train->batches_per_epoch(),
                      run_.task.batch, D::name, run_.processors().c_str(),

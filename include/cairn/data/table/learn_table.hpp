@@ -24,6 +24,7 @@ struct learned_table {
 
     data_parts parts() const {
         data_parts made = make_data_parts(table_rows(table, rows.first), table_rows(table, rows.second));
+        for (const column_encoding& e : table->encodings) made.learned.push_back(e.describe());
         made.belong_together = config.split.kind != table_split::rows || config.history > 0;
         return made;
     }
