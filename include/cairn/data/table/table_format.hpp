@@ -30,9 +30,12 @@ struct table_format {
     }
 
 private:
-    // The file: the path itself, config.file in it, or the only table in it.
+    // The file: the path itself, config.file in it, packed or not, or the only table in it.
     std::filesystem::path file_in(const std::filesystem::path& path) const {
         if (!std::filesystem::is_directory(path)) return path;
+        for (const char* ending : {"", ".gz", ".zip"})
+            if (const auto file = path / (config.file + ending); !config.file.empty() && std::filesystem::exists(file))
+                return file;
         if (!config.file.empty()) return path / config.file;
         std::vector<std::string> tables;
         for (const auto& entry : std::filesystem::directory_iterator(path))
