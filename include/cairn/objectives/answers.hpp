@@ -3,8 +3,8 @@
 // answer_cross_entropy. Figures: the mean over the questions of the area under the ROC curve, and that of each; a
 // question without both answers among the samples has none.
 
+#include <cairn/core/figures.hpp>
 #include <cairn/nn/loss/answer_cross_entropy.hpp>
-#include <cairn/objectives/figures.hpp>
 #include <cairn/objectives/objective.hpp>
 
 namespace cairn {

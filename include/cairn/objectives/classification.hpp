@@ -3,8 +3,8 @@
 // whose class is among the five with the largest outputs; means over the classes of recall and F1; of two classes the
 // area under the ROC curve of the second one's output less the first one's. The report has the confusion counts.
 
+#include <cairn/core/figures.hpp>
 #include <cairn/objectives/class_rows.hpp>
-#include <cairn/objectives/figures.hpp>
 
 #include <algorithm>
 #include <cmath>

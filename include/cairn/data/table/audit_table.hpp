@@ -6,8 +6,8 @@
 //           by R², or by the mean over classes of the area under the ROC curve
 //   names   whole numbers, or words, of which no two rows have the same, the numbers without large gaps
 
+#include <cairn/core/figures.hpp>
 #include <cairn/data/table/learn_table.hpp>
-#include <cairn/objectives/figures.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -2,11 +2,11 @@
 
 #include "catch.hpp"
 
+#include <cairn/core/figures.hpp>
 #include <cairn/core/random.hpp>
 #include <cairn/data/micro_batches.hpp>
 #include <cairn/objectives/answers.hpp>
 #include <cairn/objectives/classification.hpp>
-#include <cairn/objectives/figures.hpp>
 #include <cairn/objectives/regression.hpp>
 
 #include <map>
