@@ -1,8 +1,7 @@
 #pragma once
 // netCDF, the format of climate fields: classic, 64-bit offset and 64-bit data (data/netcdf_classic.hpp), and netCDF-4,
 // which is HDF5 (data/netcdf4.hpp). Variables by name, as they are stored or in their own units with what is missing.
-// Packed and missing values: NetCDF Users Guide, Appendix A, "Attribute Conventions". Tested against the netCDF4 package
-// of Python.
+// Packed and missing values: NetCDF Users Guide, Appendix A, "Attribute Conventions". Tested against Python's netCDF4.
 
 #include <cairn/data/netcdf4.hpp>
 #include <cairn/data/netcdf_classic.hpp>
@@ -40,8 +39,8 @@ public:
     const std::vector<netcdf_attribute>& attributes() const { return description().attributes; }
     const std::vector<netcdf_variable>& variables() const { return description().variables; }
 
-    /// What is known of a variable. Throws naming those that are there. Of netCDF-4, those of groups are GROUP/NAME, and
-    /// those that hold no numbers are left out.
+    /// What is known of a variable. Throws naming those that are there. Of netCDF-4, those of groups are GROUP/NAME,
+    /// and those that hold no numbers are left out.
     const netcdf_variable& variable(const std::string& name) const { return variables()[number_of(name)]; }
 
     /// Extents of a variable. Throws on more than six axes.
@@ -106,8 +105,8 @@ private:
 
 namespace detail {
 
-/// A number of an attribute as one of the elements, or none that is equal to it. Unsigned elements may be signed ones of
-/// the file, as the attribute's then are.
+/// A number of an attribute as one of the elements, or none that is equal to it. Unsigned elements may be signed ones
+/// of the file, as the attribute's then are.
 template <class Stored, class Number>
 std::optional<Stored> as_stored(Number value) {
     if constexpr (std::is_floating_point_v<Stored>)
