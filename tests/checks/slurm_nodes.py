@@ -36,8 +36,9 @@ SlurmdLogFile={folder}/slurmd-%n.log
 KillWait=5
 ReturnToService=2
 JobRequeue=1
-NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={first} CPUs=1 RealMemory=2000
-NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={second} CPUs=1 RealMemory=2000
+SlurmdParameters=config_overrides
+NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={first} CPUs=2 RealMemory=2000
+NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={second} CPUs=2 RealMemory=2000
 PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -81,9 +82,7 @@ class Slurm:
         port, first, second = free_ports(3)
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(folder=self.folder, port=port, first=first, second=second))
         try:
-            munge = self.folder / "munge"
-            self.start("munged", "-F", "-f", "-S", self.folder / "sock/munge", f"--key-file={key}", *(f"--{kind}-file={munge / kind}" for kind in ("log", "pid", "seed")))
-            wait_for(lambda: (self.folder / "sock/munge").exists(), 20, "munged")
+            self.munge = self.start_munge()
             self.start("slurmctld", "-D", "-i")
             for node in ("n1", "n2"):
                 self.start("slurmd", "-D", "-N", node)
@@ -93,10 +92,17 @@ class Slurm:
             raise
         return self
 
+    def start_munge(self):
+        place, socket = self.folder / "munge", self.folder / "sock/munge"
+        process = self.start("munged", "-F", "-f", "-S", socket, f"--key-file={place / 'key'}", *(f"--{kind}-file={place / kind}" for kind in ("log", "pid", "seed")))
+        wait_for(socket.exists, 20, "munged")
+        return process
+
     def start(self, name, *words):
         with open(self.folder / f"{name}.output", "a") as output:
             self.daemons.append(subprocess.Popen([shutil.which(name, path="/usr/sbin:/usr/bin:/sbin"), *map(str, words)], env=self.environment, stdin=subprocess.DEVNULL,
                                                  stdout=output, stderr=output, start_new_session=True))
+        return self.daemons[-1]
 
     def said(self, *words):
         try:
