@@ -329,8 +329,8 @@ TEST_CASE("netcdf: the climate set is what Python's packages read", "[netcdf]") 
         shape extents;
         std::uint64_t stored;
     };
-    // By scipy.io.netcdf_file.
-    const std::vector<fact> facts{
+    // By the netCDF4 package, 1.7; the classic files by scipy.io.netcdf_file too.
+    std::vector<fact> facts{
         {"NCEP_06_climo.nc", "LHFLX", {1, 64, 128}, 0x114fb9cc71e1a8b},
         {"NCEP_06_climo.nc", "OMEGA", {1, 12, 64, 128}, 0xa10a589f61f36cf},
         {"NCEP_06_climo.nc", "RELHUM", {1, 8, 64, 128}, 0x42210b9cf425fee8},
@@ -349,6 +349,12 @@ TEST_CASE("netcdf: the climate set is what Python's packages read", "[netcdf]") 
         {"eraint_uvz.nc", "u", {2, 3, 241, 480}, 0x1bf5030fca00fe},
         {"eraint_uvz.nc", "v", {2, 3, 241, 480}, 0x52778148ff2cef},
     };
+#if CAIRN_HAS_HDF5
+    facts.push_back({"A1B_north_america.nc", "air_temperature", {240, 37, 49}, 0xa2362cfe7489a5e2});
+    facts.push_back({"A1B_north_america.nc", "time", {240}, 0xb27ef39000000000});
+    facts.push_back({"E1_north_america.nc", "air_temperature", {240, 37, 49}, 0xa224e07b2fe79124});
+    facts.push_back({"basin_mask.nc", "basin", {33, 180, 360}, 0x15d169565062b});
+#endif
     for (const fact& f : facts) {
         INFO(f.file << ' ' << f.variable);
         const netcdf_file file(folder / f.file);
@@ -356,6 +362,10 @@ TEST_CASE("netcdf: the climate set is what Python's packages read", "[netcdf]") 
         visit_netcdf(file.variable(f.variable).type,
                      [&](auto example) { REQUIRE(weighed(file.read<decltype(example)>(f.variable)) == f.stored); });
     }
+    // Packed by scale_factor and add_offset.
+    const auto z = netcdf_file(folder / "eraint_uvz.nc").read_unpacked<double>("z");
+    REQUIRE(weighed(z.values) == 0xbae2cd8d4db569dd);
+    REQUIRE(weighed(z.missing) == 0);
 }
 
 }  // namespace netcdf_tests
