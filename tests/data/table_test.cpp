@@ -308,6 +308,11 @@ TEST_CASE("table: what does not fit is named", "[table]") {
     folder.write("b.csv", forty());
     REQUIRE_THAT(message_of([&] { table_format{{.target = {"y"}}}.load(folder.path()); }),
                  Contains("2 tables (.csv, .csv.gz, .csv.zip); set data.table.file to one of: a.csv, b.csv"));
+    const data_parts generated =
+        table_format{{.columns = {"a", "b"}, .target = {"y"}, .task = table_task::values, .history = 3}}.without_files(
+            1);
+    REQUIRE(generated.sample == shape{3, 2});
+    REQUIRE(generated.info.names == std::vector<std::string>{"y"});
     REQUIRE(table_format{{.file = "b.csv", .target = {"y"}}}.load(folder.path()).train.size() == 32);
 }
 

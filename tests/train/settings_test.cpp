@@ -56,6 +56,7 @@ std::vector<settings_case> all_workloads() {
         {"data.format='segmentation'\ndata.segmentation.size=[8, 8, "
          "8]\nmodel.kind='unet'\nmodel.filters=2\nmodel.levels=2\n"
          "loss.kind='dice'\n"},
+        {"data.format='table'\ndata.table.history=2\nmodel.kind='residual-mlp'\nmodel.width=3\n"},
         {"data.format='graph'\nmodel.kind='gcn'\nmodel.hidden=[3]\ntrain.batch=1\n"},
         {small_digits + "train.activation_memory='compress'\nactivations.rule='fixed'\nactivations.codec='group'\n"},
         {"data.format='mnist'\nmodel.kind='cnn'\nmodel.filters=[2]\n"},
@@ -101,6 +102,7 @@ const std::set<std::string> sensible{
     "data.packed.stored_bytes=1000000000",
     "data.quijote.split_seed=1000000000",
     "data.segmentation.split_seed=1000000000",
+    "data.table.split_seed=1000000000",
     "kfac.damping=1000000000",
     "kfac.damping_interval=1000000000",
     "kfac.example_stride=1000000000",

@@ -19,8 +19,18 @@ struct table_format {
     void read(Table& table) {
         config.read(table);
     }
-    data_parts without_files(std::uint64_t) const {
-        fail("data.format = table: what a sample is depends on the file; random samples cannot stand for it");
+    /// Of so many columns of numbers as are named, else 16; of two classes, or the values or answers that are named.
+    data_parts without_files(std::uint64_t seed) const {
+        const index_t columns = config.columns.empty() ? 16 : static_cast<index_t>(config.columns.size()),
+                      width = columns * (config.choices.piecewise ? config.choices.bins : 1);
+        target_info info = numbered_classes(2);
+        if (config.task == table_task::values || config.task == table_task::answers) {
+            info.kind = config.task == table_task::values ? target_kind::values : target_kind::answers;
+            info.names = config.target.empty() ? std::vector<std::string>{"target"} : config.target;
+            info.mean.assign(info.names.size(), 0);
+            info.scale.assign(info.names.size(), 1);
+        }
+        return synthetic_parts(config.history ? shape{config.history, width} : shape{width}, std::move(info), seed);
     }
     data_parts load(const std::filesystem::path& path) const {
         const learned_table learned = learn_table(read_csv(file_in(path), config.header), config);
