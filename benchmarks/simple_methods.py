@@ -63,7 +63,7 @@ def higgs(folder):
     x = numbers(table, list(table))
     methods = {
         "logistic regression": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
-        "MLP": make_pipeline(StandardScaler(), MLPClassifier((64, 64), alpha=1, early_stopping=True, random_state=0)),
+        "MLP": make_pipeline(StandardScaler(), MLPClassifier(hidden_layer_sizes=(64, 64), alpha=1, early_stopping=True, random_state=0)),
         "gradient boosting": HistGradientBoostingClassifier(learning_rate=0.05, max_iter=300, l2_regularization=1, random_state=0),
     }
     for name, method in methods.items():
@@ -91,7 +91,7 @@ def fusion(folder):
     y = numpy.log(table["TAUTH"].astype(float))
     discharge = numpy.array([f"{tok} {shot}" for tok, shot in zip(table["TOK"], table["SHOT"])])
     large = [tok for tok in sorted(set(table["TOK"])) if (table["TOK"] == tok).sum() >= 40]  # devices left out in turn
-    mlp = make_pipeline(StandardScaler(), MLPRegressor((64, 64), alpha=1, early_stopping=True, random_state=0))
+    mlp = make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(64, 64), alpha=1, early_stopping=True, random_state=0))
     methods = {"power law": LinearRegression(), "gradient boosting": HistGradientBoostingRegressor(random_state=0), "MLP": mlp,
                "power law and gradient boosting": PowerLawAnd(HistGradientBoostingRegressor(random_state=0)), "power law and MLP": PowerLawAnd(mlp)}
     for name, method in methods.items():
@@ -126,7 +126,7 @@ def tox21(folder):
 
 def pm25(folder):
     table = rows(folder, "PRSA_data_2010.1.1-2014.12.31.csv")
-    dust = numpy.array([float(cell) if cell != "NA" else numpy.nan for cell in table["pm2.5"]])
+    dust = numpy.array([float(cell) if cell not in ("", "NA") else numpy.nan for cell in table["pm2.5"]])
     wind = OneHotEncoder(sparse_output=False).fit_transform(table["cbwd"].reshape(-1, 1))
     hour, month = table["hour"].astype(float), table["month"].astype(float)
     clock = numpy.stack([f(2 * numpy.pi * t) for t in (hour / 24, month / 12) for f in (numpy.sin, numpy.cos)], axis=1)
@@ -144,7 +144,7 @@ def pm25(folder):
         figure = f"RMSE of µg/m³, {ahead} h ahead"
         yield "persistence", figure, [rmse(y[test], now[test])]
         for name, method in {"ridge": make_pipeline(StandardScaler(), Ridge(1)), "gradient boosting": HistGradientBoostingRegressor(learning_rate=0.05, max_iter=300, random_state=0),
-                             "MLP": make_pipeline(StandardScaler(), MLPRegressor((64, 64), alpha=1, early_stopping=True, random_state=0))}.items():
+                             "MLP": make_pipeline(StandardScaler(), MLPRegressor(hidden_layer_sizes=(64, 64), alpha=1, early_stopping=True, random_state=0))}.items():
             method.fit(x[~test], (y - now)[~test])
             yield name, figure, [rmse(y[test], now[test] + method.predict(x[test]))]
 
