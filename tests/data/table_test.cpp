@@ -99,12 +99,27 @@ TEST_CASE("table: encodings of numbers are those of a plain loop", "[table]") {
             REQUIRE(out.size() == edges.size() - 1);
             for (std::size_t b = 0; b + 1 < edges.size(); ++b) {
                 double share = (value(i) - edges[b]) / (edges[b + 1] - edges[b]);
-                if (share < 0 && b != 0) share = 0;
-                if (share > 1 && b + 2 != edges.size()) share = 1;
+                if (share < 0) share = b != 0 ? 0 : share < -1 ? -1 : share;
+                if (share > 1) share = b + 2 != edges.size() ? 1 : share > 2 ? 2 : share;
                 REQUIRE(static_cast<double>(out[b]) == Approx(share).margin(1e-5));
             }
         }
     }
+}
+
+TEST_CASE("table: cells far outside of the training rows do not decide alone", "[table]") {
+    const csv_table t = table_of("x\n0\n1\n2\n3\n4\n5\n1e9\n-1e9\n-1\n");
+    const column_encoding e(t.at("x"), std::vector<index_t>{0, 1, 2, 3, 4}, {.piecewise = true, .bins = 2});
+    const auto encoded = [&](index_t row) {
+        std::vector<float> out(static_cast<std::size_t>(e.width()));
+        e.encode(t.at("x"), row, out.data());
+        return out;
+    };
+    REQUIRE(encoded(3) == std::vector<float>{1, 0.5f});
+    REQUIRE(encoded(5) == std::vector<float>{1, 1.5f});
+    REQUIRE(encoded(6) == std::vector<float>{1, 2});
+    REQUIRE(encoded(7) == std::vector<float>{-1, 0});
+    REQUIRE(encoded(8) == std::vector<float>{-0.5f, 0});
 }
 
 TEST_CASE("table: categories, missing cells, what is left out", "[table]") {

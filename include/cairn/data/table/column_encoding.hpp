@@ -2,7 +2,8 @@
 // How a column of a table enters a network: as numbers that are learned on the training rows alone.
 //   numbers      (v − mean) / deviation of the training rows, v a cell or its logarithm
 //   piecewise    t = 1 … T bins with edges b at quantiles of the training rows (Gorishniy et al. 2022, equation 1):
-//                e_t = (v − b_{t−1}) / (b_t − b_{t−1}), not below 0 unless t = 1, not above 1 unless t = T
+//                e_t = (v − b_{t−1}) / (b_t − b_{t−1}), from 0 to 1; beyond the outer edges the line goes on for the
+//                width of a bin, and no further: a cell far outside must not decide alone
 //   categories   1 at the cell's category, else 0: a linear layer upon it is a table of trained vectors
 // and, where training cells are missing, one more input: 1 at a missing cell, whose other inputs are 0.
 
@@ -138,10 +139,8 @@ public:
         }
         const std::size_t last = edges_.size() - 2;  // bin
         for (std::size_t t = 0; t <= last; ++t) {
-            double e = (v - edges_[t]) / (edges_[t + 1] - edges_[t]);
-            if (t > 0) e = std::max(e, 0.0);
-            if (t < last) e = std::min(e, 1.0);
-            out[t] = static_cast<float>(e);
+            const double e = (v - edges_[t]) / (edges_[t + 1] - edges_[t]);
+            out[t] = static_cast<float>(std::clamp(e, t == 0 ? -1.0 : 0.0, t == last ? 2.0 : 1.0));
         }
     }
 
