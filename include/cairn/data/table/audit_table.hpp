@@ -44,9 +44,6 @@ public:
     }
 
 private:
-    static bool is_in(const std::vector<std::string>& all, const std::string& name) {
-        return std::ranges::find(all, name) != all.end();
-    }
     bool is_input(const csv_column& column) const {
         return std::ranges::find(table_.inputs, &column) != table_.inputs.end();
     }

@@ -19,6 +19,19 @@
 
 namespace cairn {
 
+namespace detail {
+
+inline bool is_in(const std::vector<std::string>& all, const std::string& name) {
+    return std::ranges::find(all, name) != all.end();
+}
+
+/// Whether the cell is one of the words for a missing value.
+inline bool is_missing(const csv_column& column, index_t row, const std::vector<std::string>& words) {
+    return !column.is_number(row) && is_in(words, column.word(row));
+}
+
+}  // namespace detail
+
 /// What is chosen for the columns of a table.
 struct column_choices {
     bool piecewise = false;               // numbers in bins, else by mean and deviation
@@ -27,9 +40,7 @@ struct column_choices {
     std::vector<std::string> categories;  // columns of numbers that name categories; those of words always do
     std::vector<std::string> missing{"", "NA", "NaN", "nan", "?"};  // words for a missing cell
 
-    bool is_missing(const csv_column& column, index_t row) const {
-        return !column.is_number(row) && std::ranges::find(missing, column.word(row)) != missing.end();
-    }
+    bool is_missing(const csv_column& column, index_t row) const { return detail::is_missing(column, row, missing); }
 };
 
 /// Beyond, words of a column are taken for text or names of rows.
@@ -96,17 +107,14 @@ public:
     /// Learns from the cells of `rows`.
     column_encoding(const csv_column& column, std::span<const index_t> rows, const column_choices& choices)
         : name_(column.name), missing_(choices.missing) {
-        const auto is_in = [&](const std::vector<std::string>& all) {
-            return std::ranges::find(all, name_) != all.end();
-        };
-        logarithm_ = is_in(choices.logarithms);
+        logarithm_ = detail::is_in(choices.logarithms, name_);
         std::vector<index_t> present;
         for (const index_t row : rows)
             if (!choices.is_missing(column, row)) present.push_back(row);
         has_mask_ = present.size() < rows.size();
         require(!present.empty(), "column '", name_, "' has no value in the training part; leave it out");
         const bool of_words = std::ranges::none_of(present, [&](index_t row) { return column.is_number(row); });
-        if (of_words || is_in(choices.categories))
+        if (of_words || detail::is_in(choices.categories, name_))
             learn_categories(column, present);
         else
             learn_numbers(column, present, choices);
@@ -117,7 +125,7 @@ public:
 
     /// The inputs of a row. Throws naming the column and the row on a cell that the training part does not prepare for.
     void encode(const csv_column& column, index_t row, float* out) const {
-        const bool missing = !column.is_number(row) && std::ranges::find(missing_, column.word(row)) != missing_.end();
+        const bool missing = detail::is_missing(column, row, missing_);
         require(!missing || has_mask_, "column '", name_, "', row ", row + 1,
                 " is missing, and no cell of the training part is: a network that has not seen it cannot answer; leave "
                 "the column or the row out");

@@ -51,11 +51,11 @@ public:
 
     learned_table learn() && {
         const std::vector<index_t> rows = rows_with_target();
-        const std::vector<std::int32_t> classes = classes_of(rows);
+        if (config_.task == table_task::classes) learn_classes(rows);
         if (config_.history > 0) require_order();
         choose_inputs();
         leave_out_constant(rows);
-        split_indices split = config_.split.split(made_->cells, rows, classes, made_->inputs);
+        split_indices split = config_.split.split(made_->cells, rows, labels_of(rows), made_->inputs);
         if (config_.validation)
             split = config_.split.validation(made_->cells, split.first, labels_of(split.first), made_->inputs);
         const std::vector<index_t> trained = rows_before(split.first);
@@ -114,8 +114,7 @@ private:
                     made_->cells.name, ": row ", row + 1, " is earlier than the row before; sort the file by time");
     }
 
-    std::vector<std::int32_t> classes_of(const std::vector<index_t>& rows) {
-        if (config_.task != table_task::classes) return {};
+    void learn_classes(const std::vector<index_t>& rows) {
         require(targets_.size() == 1, "data.table.target: classes have one column, ", targets_.size(), " are named");
         const csv_column& target = *targets_[0];
         std::map<std::pair<double, std::string>, std::int32_t> known;  // numbers in their order, words in theirs
@@ -134,10 +133,7 @@ private:
             made_->info.names.push_back(value.second.empty() ? shortest_digits(value.first) : value.second);
         }
         made_->labels.assign(static_cast<std::size_t>(made_->cells.rows()), -1);
-        std::vector<std::int32_t> classes;
-        for (const index_t row : rows)
-            classes.push_back(made_->labels[static_cast<std::size_t>(row)] = known.at(key(row)));
-        return classes;
+        for (const index_t row : rows) made_->labels[static_cast<std::size_t>(row)] = known.at(key(row));
     }
 
     // A class that no training row has cannot be learned; one that no test row has makes figures of another question.
@@ -156,9 +152,6 @@ private:
 
     void choose_inputs() {
         const std::vector<std::string>& named = config_.columns;
-        const auto is_in = [](const std::vector<std::string>& all, const std::string& name) {
-            return std::ranges::find(all, name) != all.end();
-        };
         for (const std::vector<std::string>* list :
              {&config_.columns, &config_.leave_out, &config_.choices.logarithms, &config_.choices.categories})
             for (const std::string& name : *list) made_->cells.at(name);  // is there
@@ -189,8 +182,7 @@ private:
         made_->values.assign(static_cast<std::size_t>(made_->cells.rows()) * n, -1);
         for (std::size_t k = 0; k < n; ++k) {
             const csv_column& target = *targets_[k];
-            const bool logarithm =
-                std::ranges::find(config_.choices.logarithms, target.name) != config_.choices.logarithms.end();
+            const bool logarithm = is_in(config_.choices.logarithms, target.name);
             std::vector<double> trained;
             for (const index_t row : rows)
                 if (!config_.choices.is_missing(target, row)) trained.push_back(cell_number(target, row, logarithm));

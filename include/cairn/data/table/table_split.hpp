@@ -120,8 +120,8 @@ struct table_split_choice {
             require(!tested.empty(), "data.table.tested is empty; set it to ",
                     kind == table_split::time ? "the first moment that is tested" : "what is tested");
             for (std::size_t i = 0; i < rows.size(); ++i) {
-                const bool held = kind == table_split::time ? !is_before(table, rows[i], tested)
-                                                            : std::ranges::find(tested, group_of[i]) != tested.end();
+                const bool held =
+                    kind == table_split::time ? !is_before(table, rows[i], tested) : detail::is_in(tested, group_of[i]);
                 (held ? out.second : out.first).push_back(rows[i]);
             }
         }
