@@ -109,7 +109,7 @@ inline csv_table parse_csv(std::string_view text, const std::string& name, bool 
             if (table.columns.empty()) {
                 known.resize(cells.size());
                 for (std::size_t c = 0; c < cells.size(); ++c)
-                    table.columns.push_back({.name = header ? cells[c] : concat('c', c + 1)});
+                    table.columns.emplace_back().name = header ? cells[c] : concat('c', c + 1);
                 if (header) return;
             }
             require(cells.size() == table.columns.size(), "line ", line, ": ", cells.size(), " cells, the ",
