@@ -61,7 +61,7 @@ struct netcdf_dimension {
 struct netcdf_attribute {
     std::string name;
     netcdf_type type = netcdf_type::text;
-    std::vector<std::uint8_t> bytes;  // of its values, big-endian
+    std::vector<std::uint8_t> bytes = {};  // of its values, big-endian
 
     std::string text() const { return {bytes.begin(), bytes.end()}; }
 
@@ -78,9 +78,9 @@ struct netcdf_attribute {
 struct netcdf_variable {
     std::string name;
     netcdf_type type = netcdf_type::f32;
-    std::vector<std::size_t> dimensions;  // numbers of those of the file, slowest first
-    std::vector<index_t> extents;         // their lengths
-    std::vector<netcdf_attribute> attributes;
+    std::vector<std::size_t> dimensions = {};  // numbers of those of the file, slowest first
+    std::vector<index_t> extents = {};         // their lengths
+    std::vector<netcdf_attribute> attributes = {};
 
     /// The attribute called so, or none.
     const netcdf_attribute* attribute(std::string_view wanted) const {
