@@ -13,6 +13,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -22,6 +23,8 @@
 namespace cairn {
 
 inline void phantom_range::reserve(bool rights) {
+    static std::mutex one_at_a_time;  // ranks that are threads of one process begin together
+    const std::scoped_lock lock(one_at_a_time);
     if (begin_) return;
     for (std::size_t bytes = std::size_t{1} << 44; bytes >= std::size_t{1} << 36; bytes /= 2) {
         void* const range = mmap(nullptr, bytes, rights ? PROT_READ | PROT_WRITE : PROT_NONE,
