@@ -25,7 +25,7 @@ struct sample_summary {
         const target_info info = part.targets();
         const bool of_classes = info.kind == target_kind::classes;
         std::vector<float> x(static_cast<std::size_t>(part.sample_shape().size())),
-            values(static_cast<std::size_t>(info.count()));
+            values(static_cast<std::size_t>(info.values_each()));
         std::vector<std::int32_t> labels(static_cast<std::size_t>(of_classes ? info.labels_each : 0));
         for (index_t i = 0; i < part.size(); ++i) {
             if (!part.read(i, {},

@@ -23,7 +23,7 @@ struct batch_tensors {
     tensor<std::uint8_t> pixels;  // (N, H, W, C), of loader_config::pixels
     tensor<crop_flip> moves;      // (N), of pixels
     tensor<std::int32_t> labels;  // (N), of classes; (N, L) where a sample has L of them
-    tensor<float> targets;        // (N, K), of values and answers
+    tensor<float> targets;        // (N, K), of values and answers; (N, L K) where a sample has L places
 
     batch_tensors share() const { return {x.share(), pixels.share(), moves.share(), labels.share(), targets.share()}; }
 };
@@ -51,7 +51,7 @@ public:
             all_.x = tensor<float>(inputs, memory_category::data, pool);
         }
         if (info.kind != target_kind::classes)
-            all_.targets = tensor<float>({room, info.count()}, memory_category::data, pool);
+            all_.targets = tensor<float>({room, info.values_each()}, memory_category::data, pool);
         else
             all_.labels = tensor<std::int32_t>(info.labels_each == 1 ? shape{room} : shape{room, info.labels_each},
                                                memory_category::data, pool);

@@ -59,8 +59,9 @@ enum class part { train, test };
 /// A class number, a vector of real values, or a vector of answers: 1 yes, 0 no, −1 not known.
 enum class target_kind { classes, values, answers };
 
-/// Place of the labels of a sample with several: tokens of a text, judged by bits and accuracy; voxels of a volume,
-/// judged by the overlap of classes; nodes of a graph, judged by the accuracy over those whose label is not −1.
+/// Place of the labels or values of a sample with several: tokens of a text, judged by bits and accuracy; voxels of a
+/// volume or pixels of a field, judged by the overlap of classes or by the errors of values; nodes of a graph, judged by
+/// the accuracy over those whose label is not −1.
 enum class label_place { tokens, voxels, nodes };
 
 /// The targets: the names of the classes, or the names of the values with their mean and scale
@@ -69,19 +70,23 @@ struct target_info {
     target_kind kind = target_kind::classes;
     std::vector<std::string> names;
     std::vector<float> mean, scale;  // of values only
-    index_t labels_each = 1;         // class numbers a sample: one, or one for each token of a text, each voxel
+    index_t labels_each = 1;         // places a sample that have a class or count() values: a token of a text, a voxel
     label_place labels = label_place::tokens;  // where they stand, if there are several
     index_t labelled = 0;                      // of them that count, the others are −1; 0: all
+    std::vector<double> areas = {};            // of the places, of mean 1: weights of their values; empty: all alike
+    std::vector<double> spacing = {};          // of voxels along each axis, usually in mm; empty: 1
 
-    /// Number of classes, or of values a sample.
+    /// Number of classes, or of values a place.
     index_t count() const { return static_cast<index_t>(names.size()); }
+    /// Numbers of a sample's target, of values and answers. NaN: a value at a place is not known.
+    index_t values_each() const { return count() * labels_each; }
 };
 
 /// Destination of a sample. Of `label` and `values` the one that target_info::kind names is set.
 struct sample_slot {
     float* x = nullptr;             // sample_shape().size() elements, channels last
     std::int32_t* label = nullptr;  // target_info::labels_each
-    float* values = nullptr;        // target_info::count()
+    float* values = nullptr;        // target_info::values_each(), the values of a place side by side
 };
 
 /// A set of samples of equal shape. `read` returns false for a sample that is left out of its batch (a corrupt image

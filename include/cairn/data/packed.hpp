@@ -77,7 +77,7 @@ void write_packed(const D& data, const std::filesystem::path& file) {
     const target_info info = data.targets();
     const bool classes = info.kind == target_kind::classes;
     require(info.kind != target_kind::answers, "write_packed: answers are not packed; read the table itself");
-    require(!classes || info.labels_each == 1, "write_packed: samples with ", info.labels_each, " labels each");
+    require(info.labels_each == 1, "write_packed: samples with ", info.labels_each, " labels each");
     const packed_head head{data.sample_shape(), data.size(), info.kind, info.count()};
     atomic_file out(file);
     const std::string text = head.text();

@@ -28,7 +28,7 @@ public:
                 slot.label[k] =
                     static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(info_.count()), n + k));
         if (slot.values)
-            for (std::uint64_t k = 0; k < static_cast<std::uint64_t>(info_.count()); ++k)
+            for (std::uint64_t k = 0; k < static_cast<std::uint64_t>(info_.values_each()); ++k)
                 slot.values[k] = static_cast<float>(random.normal(2 * n + k));
         return true;
     }

@@ -127,7 +127,7 @@ inline std::uint32_t checksum_of_sample(const any_dataset& data, index_t i, std:
     const target_info info = data.targets();
     const bool classes = info.kind == target_kind::classes;
     std::vector<float> x(static_cast<std::size_t>(data.sample_shape().size())),
-        values(static_cast<std::size_t>(classes ? 0 : info.count()));
+        values(static_cast<std::size_t>(classes ? 0 : info.values_each()));
     std::vector<std::int32_t> labels(static_cast<std::size_t>(classes ? info.labels_each : 0));
     try {
         if (!data.read(i, {}, {x.data(), classes ? labels.data() : nullptr, classes ? nullptr : values.data()}))

@@ -7,6 +7,7 @@
 #include <cairn/comm/any.hpp>
 #include <cairn/objectives/answers.hpp>
 #include <cairn/objectives/classification.hpp>
+#include <cairn/objectives/field_regression.hpp>
 #include <cairn/objectives/next_token.hpp>
 #include <cairn/objectives/node_classification.hpp>
 #include <cairn/objectives/reconstruction.hpp>
@@ -75,6 +76,7 @@ struct register_objective<Entry, entered_elsewhere> {};
 /// Over targets of data as they are: by cross-entropy, or mean squares.
 template <Device D>
 any_objective<D> objective_of_data(const objective_ends& ends, const cross_entropy& loss = {}) {
+    if (ends.info.kind == target_kind::values && ends.info.labels_each > 1) return field_regression(ends.info);
     if (ends.info.kind == target_kind::values) return regression{ends.info};
     if (ends.info.kind == target_kind::answers) return answers{ends.info};
     if (ends.has_a_class_each(label_place::voxels)) return segmentation<>{{ends.info, loss}};
@@ -109,8 +111,8 @@ struct mse_entry {
         return ends.rows();
     }
     template <Device D>
-    static regression make(configuration&, const objective_ends& ends) {
-        return {ends.info};
+    static any_objective<D> make(configuration&, const objective_ends& ends) {
+        return objective_of_data<D>(ends);
     }
 };
 

@@ -38,6 +38,9 @@ std::string print(const char* format, Values... values) {
 
 /// "r2_sigma_8" → "R² of sigma_8".
 inline std::string metric_label(const std::string& figure) {
+    if (figure == "r2") return "R²";
+    if (figure.starts_with("relative_l2"))
+        return "relative L2" + (figure.size() > 11 ? " of " + figure.substr(12) : std::string());
     if (figure == "times_better_than_mean") return "times better than the mean";
     if (figure.starts_with("r2_")) return "R² of " + figure.substr(3);
     if (figure.starts_with("mae_")) return "mean |error| of " + figure.substr(4);
@@ -50,8 +53,8 @@ inline std::string metric_label(const std::string& figure) {
 
 /// Whether a larger value of a figure is a better one.
 inline bool larger_is_better(const std::string& figure) {
-    return !figure.starts_with("mae_") && !figure.starts_with("rmse_") && figure != "squared_error" &&
-           figure != "bits_per_token";
+    return !figure.starts_with("mae_") && !figure.starts_with("rmse_") && !figure.starts_with("relative_l2") &&
+           !figure.starts_with("surface_distance") && figure != "squared_error" && figure != "bits_per_token";
 }
 
 /// Whether a figure stands in the files alone, beside others that tell more at a glance.
