@@ -1,7 +1,7 @@
 #pragma once
 // Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | packed |
-// quijote | cosmology | text | segmentation | graph | table, or what another header enters (register_data_format). A
-// format and its settings, the table [data.FORMAT], stand in its reader's header (data/data_format.hpp).
+// quijote | cosmology | text | segmentation | graph | table | fields, or what another header enters
+// (register_data_format). A format and its settings, the table [data.FORMAT], stand in its reader's header (data/data_format.hpp).
 // data.path is a folder, an archive or a file; without it $CAIRN_DATA/NAME is taken, then data/NAME, where
 // benchmarks/fetch_data puts it. NAME: data.name, or the format's own.
 // Every rank reads the data itself, by the same path: copies on the disks of nodes may differ. Compared once, before
@@ -12,6 +12,7 @@
 #include <cairn/core/phantom.hpp>
 #include <cairn/data/cifar.hpp>
 #include <cairn/data/cosmology.hpp>
+#include <cairn/data/fields/fields_format.hpp>
 #include <cairn/data/image_folder.hpp>
 #include <cairn/data/mnist.hpp>
 #include <cairn/data/packed.hpp>
@@ -88,6 +89,7 @@ static const register_data_format<segmentation_format, CAIRN_TARGETS> segmentati
 static const register_data_format<packed_format, CAIRN_TARGETS> packed_is_known;
 static const register_data_format<graph_format, CAIRN_TARGETS> graph_is_known;
 static const register_data_format<table_format, CAIRN_TARGETS> table_is_known;
+static const register_data_format<fields_format, CAIRN_TARGETS> fields_is_known;
 
 // data.validation: number of samples, without augmentation, that are tested on in place of the test set, on which
 // nothing should be chosen: of the data's own validation set, else held out of the training set. data.train_samples:

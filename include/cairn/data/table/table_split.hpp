@@ -48,9 +48,10 @@ inline std::vector<std::size_t> first_equal(std::span<const index_t> rows, std::
 /// Deals `rows` into folds such that those of one class, which follow each other, are spread evenly, and that rows of
 /// equal inputs are in one fold.
 inline split_indices dealt_rows(std::span<const index_t> rows, std::span<const std::int32_t> classes,
-                                std::span<const csv_column* const> inputs, const fold_choice& choice) {
+                                std::span<const csv_column* const> inputs, const fold_choice& choice,
+                                const std::string& section) {
     const auto n = static_cast<index_t>(rows.size());
-    require(choice.folds <= n, "data.table: ", choice.folds, " folds of ", n, " rows");
+    require(choice.folds <= n, section, ": ", choice.folds, " folds of ", n, " rows");
     const auto order = random_order(n, {choice.split_seed, stream_of("folds"), 0});
     const std::vector<std::size_t> first = first_equal(rows, inputs);
     std::vector<std::size_t> dealt;
@@ -69,11 +70,11 @@ inline split_indices dealt_rows(std::span<const index_t> rows, std::span<const s
 /// Deals groups into folds of about equal numbers of rows: the largest first, each to the fold that has fewest; equal
 /// ones in random order.
 inline split_indices dealt_groups(std::span<const index_t> rows, const std::vector<std::string>& group_of,
-                                  const fold_choice& choice) {
+                                  const fold_choice& choice, const std::string& section) {
     std::map<std::string, std::vector<index_t>> groups;
     for (std::size_t i = 0; i < rows.size(); ++i) groups[group_of[i]].push_back(rows[i]);
     const auto n = static_cast<index_t>(groups.size());
-    require(choice.folds <= n, "data.table: ", choice.folds, " folds of ", n, " groups; take fewer");
+    require(choice.folds <= n, section, ": ", choice.folds, " folds of ", n, " groups; take fewer");
     std::vector<const std::vector<index_t>*> members;
     for (const auto& [name, of_group] : groups) members.push_back(&of_group);
     const auto shuffled = random_order(n, {choice.split_seed, stream_of("folds"), 0});
@@ -101,6 +102,7 @@ struct table_split_choice {
     std::vector<std::string> time;    // columns of times, the coarsest first, such as year, month, day, hour
     std::vector<std::string> tested;  // of chosen groups: which; of times: the first moment
     fold_choice folds;
+    std::string section = "data.table";  // of the settings, for errors
 
     /// Splits `rows`; `classes` of them, or empty; `inputs`: columns that rows are compared by. Throws naming what does
     /// not fit.
@@ -111,13 +113,13 @@ struct table_split_choice {
         if (!group.empty())
             for (const index_t row : rows) group_of.push_back(cell_text(table.at(group), row));
         const bool by_group = kind == table_split::groups || kind == table_split::chosen;
-        require(!by_group || !group.empty(), "data.table.split: set data.table.group to the column of groups");
+        require(!by_group || !group.empty(), section, ".split: set ", section, ".group to the column of groups");
         if (kind == table_split::rows) {
-            out = detail::dealt_rows(rows, classes, inputs, folds);
+            out = detail::dealt_rows(rows, classes, inputs, folds, section);
         } else if (kind == table_split::groups) {
-            out = detail::dealt_groups(rows, group_of, folds);
+            out = detail::dealt_groups(rows, group_of, folds, section);
         } else {
-            require(!tested.empty(), "data.table.tested is empty; set it to ",
+            require(!tested.empty(), section, ".tested is empty; set it to ",
                     kind == table_split::time ? "the first moment that is tested" : "what is tested");
             for (std::size_t i = 0; i < rows.size(); ++i) {
                 const bool held =
@@ -126,9 +128,9 @@ struct table_split_choice {
             }
         }
         detail::sort_both(out);
-        require(!out.first.empty() && !out.second.empty(), table.name, ": data.table.split leaves ", out.first.size(),
-                " rows to train and ", out.second.size(), " to test; data.table.tested (", listed(tested),
-                ") has to name some and not all");
+        require(!out.first.empty() && !out.second.empty(), table.name, ": ", section, ".split leaves ",
+                out.first.size(), " rows to train and ", out.second.size(), " to test; ", section, ".tested (",
+                listed(tested), ") has to name some and not all");
         if (by_group) require_whole_groups(table, out);
         return out;
     }
@@ -167,8 +169,8 @@ struct table_split_choice {
     }
     /// Whether a row's time is before a moment, which may name the first columns alone.
     bool is_before(const csv_table& table, index_t row, const std::vector<std::string>& moment) const {
-        require(!time.empty() && moment.size() <= time.size(), "data.table.split = time: data.table.time has ",
-                time.size(), " columns, data.table.tested ", moment.size(),
+        require(!time.empty() && moment.size() <= time.size(), section, ".split = time: ", section, ".time has ",
+                time.size(), " columns, ", section, ".tested ", moment.size(),
                 " values; at most one for each column, the coarsest first");
         for (std::size_t c = 0; c < moment.size(); ++c) {
             const csv_column& column = table.at(time[c]);
