@@ -14,9 +14,11 @@ import sys
 import zipfile
 
 import numpy
+from scipy.io import netcdf_file
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import f1_score, r2_score, roc_auc_score
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, StratifiedKFold
@@ -175,7 +177,40 @@ def climatenet(folder):
         yield name, "macro F1", [float(f1_score(y[test], method.predict(x[test]), average="macro"))]
 
 
-METHODS = {"higgs": higgs, "fusion": fusion, "bace": bace, "tox21": tox21, "pm25": pm25, "cancer": cancer, "climatenet": climatenet}
+def darcy(folder):
+    x, y, test_x, test_y = (numpy.load(io.BytesIO(gzip.decompress((pathlib.Path(folder) / f"{name}.npy.gz").read_bytes()))).reshape(-1, 256).astype(float)
+                            for name in ("train_16_x", "train_16_y", "test_16_x", "test_16_y"))
+
+    def relative_l2(found):
+        return [float(numpy.mean(numpy.linalg.norm(found - test_y, axis=1) / numpy.linalg.norm(test_y, axis=1)))]
+
+    mean = y.mean(axis=0)
+    yield "mean field", "relative L2", relative_l2(mean)
+    yield "kernel ridge", "relative L2", relative_l2(mean + KernelRidge(kernel="rbf", gamma=0.01, alpha=0.01).fit(x, y - mean).predict(test_x))
+
+
+def climate(folder):
+    """Anomalies at all cells of two members of an ensemble from 410 cells, drawn five times."""
+    files = [netcdf_file(pathlib.Path(folder) / f"TREFHT.B06.{member}.atm.1890-1999ANN.nc", mmap=False) for member in (57, 59, 66, 67)]
+    fields = [file.variables["TREFHT"].data.astype(float).reshape(110, -1) for file in files]
+    north, east = (numpy.deg2rad(grid.ravel()) for grid in numpy.meshgrid(files[0].variables["lat"].data, files[0].variables["lon"].data, indexing="ij"))
+    train = numpy.concatenate([fields[0], fields[2]])
+    mean, deviation, area = train.mean(axis=0), train.std(axis=0), numpy.cos(north)
+    truth = numpy.concatenate([fields[1], fields[3]]) - mean
+    points = numpy.stack([numpy.cos(north) * numpy.cos(east), numpy.cos(north) * numpy.sin(east), numpy.sin(north)], axis=1)
+    ridge, kriging = [], []
+    for seed in range(5):
+        known = numpy.random.default_rng(seed).permutation(len(area))[:410]
+        covariance = numpy.exp(-numpy.arccos(numpy.clip(points @ points[known].T, -1, 1)) / 0.2)
+        weights = numpy.linalg.solve(covariance[known] + 0.05 * numpy.eye(len(known)), covariance.T)
+        for values, found in ((ridge, Ridge(10).fit(train[:, known] - mean[known], train - mean).predict(truth[:, known])),
+                              (kriging, truth[:, known] / deviation[known] @ weights * deviation)):
+            values.append(float(1 - (area * (found - truth) ** 2).sum() / (area * truth ** 2).sum()))
+    yield "ridge", "R² of anomalies, by area", ridge
+    yield "kriging", "R² of anomalies, by area", kriging
+
+
+METHODS = {"higgs": higgs, "fusion": fusion, "bace": bace, "tox21": tox21, "pm25": pm25, "cancer": cancer, "climatenet": climatenet, "darcy": darcy, "climate": climate}
 
 if __name__ == "__main__":
     json.dump([{"method": method, "figure": figure, "values": values} for method, figure, values in METHODS[sys.argv[1]](sys.argv[2])], sys.stdout)

@@ -100,7 +100,7 @@ def format_settings(root):
 
     def keys(struct):
         members = re.findall(r"^    (\w+) \w+;", structs.get(struct, ""), re.M)
-        return set(re.findall(r'\btable\("(\w+)"', structs.get(struct, ""))).union(*map(keys, members))
+        return set(re.findall(r'\btable\(\s*"(\w+)"', structs.get(struct, ""))).union(*map(keys, members))
 
     for struct, body in structs.items():
         for names in re.findall(r"static constexpr const char\* name = ([^;]*);", body):

@@ -124,6 +124,37 @@ TEST_CASE("segmentation: channels are normalised one by one", "[segmentation]") 
     for (std::size_t voxel = 0; voxel < 4; ++voxel) CHECK(s.x[2 * voxel] == Approx(s.x[2 * voxel + 1]));
 }
 
+TEST_CASE("segmentation: images with a class for each pixel have two axes", "[segmentation]") {
+    const temporary_folder folder;
+    cairn::image photograph{5, 4, 3, {}}, classes{5, 4, 1, {}};
+    photograph.pixels.resize(60), classes.pixels.resize(20);
+    for (std::size_t i = 0; i < 60; ++i) photograph.pixels[i] = static_cast<std::uint8_t>(i * 3 % 100);
+    for (std::size_t i = 0; i < 20; ++i) classes.pixels[i] = static_cast<std::uint8_t>(i % 3);
+    folder.write("images/a.png", png_file(photograph));
+    folder.write("labels/a.png", png_file(classes, PNG_FORMAT_GRAY));
+    const segmentation_config config{.size = {3, 4, 1}, .axes = 2, .shift = 1};
+    const segmentation_volumes d(folder.path(), config);
+    REQUIRE(d.sample_shape() == shape{3, 4, 3});
+    REQUIRE(d.targets().spacing == std::vector<double>{1, 1});
+    const sample s = read_one(d.unaugmented(), 0);
+    double mean = 0, squares = 0;
+    for (std::size_t i = 0; i < 20; ++i) mean += photograph.pixels[3 * i + 1] / 20.0;
+    for (std::size_t i = 0; i < 20; ++i) squares += std::pow(photograph.pixels[3 * i + 1] - mean, 2) / 20;
+    for (std::size_t i = 0; i < 12; ++i) {  // one of two rows is left out in front
+        CHECK(s.label[i] == classes.pixels[i + 4]);
+        CHECK(static_cast<double>(s.x[3 * i + 1]) ==
+              Approx((photograph.pixels[3 * (i + 4) + 1] - mean) / std::sqrt(squares)).margin(1e-5));
+    }
+    std::set<std::vector<float>> seen;
+    for (std::uint32_t epoch = 0; epoch < 100; ++epoch) seen.insert(read_one(d, 0, {1, epoch}).x);
+    CHECK(seen.size() == 9);
+    folder.write("labels/a.png", png_file(photograph));
+    CHECK(contains(message_of([&] { segmentation_volumes(folder.path(), config); }), "a pixel of labels has a colour"));
+    classes.resize(4, 5, 1);
+    folder.write("labels/a.png", png_file(classes, PNG_FORMAT_GRAY));
+    CHECK(contains(message_of([&] { segmentation_volumes(folder.path(), config); }), "labels of shape (4, 5, 1)"));
+}
+
 TEST_CASE("segmentation: what is wrong is named", "[segmentation]") {
     const auto why = [](const std::vector<std::pair<std::string, bytes>>& files, segmentation_config c = {}) {
         const temporary_folder folder;
@@ -136,6 +167,11 @@ TEST_CASE("segmentation: what is wrong is named", "[segmentation]") {
     CHECK(contains(why({{"labels/a.nii", labels()}}), "volume a.nii has no file in images"));
     CHECK(contains(why({{"images/a.nii", image()}, {"labels/a.nii", nifti_file({.dim = {4, 2, 3}}, bytes(24))}}),
                    "labels of shape (4, 2, 3)"));
+    bytes apart = labels();
+    apart[84 + 2] ^= 0x40;  // of the second axis' spacing
+    CHECK(contains(why({{"images/a.nii", image()}, {"labels/a.nii", apart}}), "apart along axis 1"));
+    CHECK(contains(why({{"images/a.nii", image()}, {"labels/a.nii", labels()}}, {.size = {4, 3, 1}, .axes = 2}),
+                   "a volume of 2 slices"));
     CHECK(contains(why({{"images/a.nii", image()}, {"labels/a.nii", nifti_file({}, bytes(24))}}),
                    "all labels are 0, the background"));
     CHECK(contains(why({{"images/a.nii", nifti_file({}, bytes(24))}, {"labels/a.nii", labels()}}),

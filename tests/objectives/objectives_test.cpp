@@ -112,7 +112,7 @@ TEST_CASE("objective: volumes are judged by the overlap of their classes, each b
     info.labels_each = voxels;
     info.labels = label_place::voxels;
     info.names = {"background", "a", "b"};
-    const any_objective<> goal = segmentation<dice>{{info, {.cross_entropy_weight = 1}}};
+    const any_objective<> goal = segmentation<dice>{{info, {.cross_entropy_weight = 1}}, {2, 3}};
     // Class b is neither true nor predicted in the second volume, class a only predicted in the third.
     const std::vector<int> truth{0, 0, 1, 1, 1, 2, /**/ 0, 0, 0, 1, 1, 1, /**/ 0, 0, 0, 0, 2, 2},
         guess{0, 1, 1, 1, 2, 2, /**/ 0, 0, 1, 1, 1, 1, /**/ 1, 0, 0, 2, 2, 2};
@@ -131,7 +131,7 @@ TEST_CASE("objective: volumes are judged by the overlap of their classes, each b
     goal.add(s, y, device_batch<>(samples_of(b, range{0, b.count})));
     goal.add(s, y, device_batch<>(samples_of(b, range{0, b.count})));
     const auto metrics = goal.metrics(s);
-    REQUIRE(metrics.size() == 4);
+    REQUIRE(metrics.size() == 8);
     const double a = (2.0 * 2 / (3 + 3) + 2.0 * 3 / (3 + 4) + 0) / 3,
                  in_b = (2.0 * 1 / (1 + 2) + 2.0 * 2 / (2 + 3)) / 2;
     CHECK(metrics[0] == std::pair<std::string, double>{"dice", (a + in_b) / 2});
@@ -140,6 +140,13 @@ TEST_CASE("objective: volumes are judged by the overlap of their classes, each b
     CHECK(metrics[2].first == "dice_a");
     CHECK(metrics[2].second == Approx(a));
     CHECK(metrics[3].second == Approx(in_b));
+    // Surfaces by hand, on grids of 2 x 3: class a is true and predicted in the first two volumes, b in two as well.
+    CHECK(metrics[4].first == "surface_distance_a");
+    CHECK(metrics[4].second == Approx((0.9 + 0.85) / 2));
+    CHECK(metrics[5].second == Approx((0.95 + 0.9) / 2));
+    CHECK(metrics[6].first == "iou_a");
+    CHECK(metrics[6].second == Approx((2.0 + 3) / (4 + 4 + 1)));
+    CHECK(metrics[7].second == Approx((1.0 + 2) / (2 + 3)));
 
     // Micro-batches of a volume each add up to the batch: Dice is of each volume by itself.
     const samples<cpu> all = samples_on<cpu>(b);

@@ -47,6 +47,7 @@ default_values defaults_in_force() {
                                        "data.format='text'\nmodel.kind='transformer'",
                                        "data.format='graph'\nmodel.kind='gcn'\ntrain.batch=1\n",
                                        "data.format='table'\nmodel.kind='residual-mlp'",
+                                       "data.format='fields'\nmodel.kind='unet'",
                                        "data.format='segmentation'\nmodel.kind='unet'\nloss.kind='dice'",
                                        "data.format='mnist'\nmodel.kind='autoencoder'\nloss.kind='reconstruction'"};
     const std::string digits = "data.format='mnist'\nmodel.kind='mlp'\n";

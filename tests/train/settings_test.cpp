@@ -56,6 +56,7 @@ std::vector<settings_case> all_workloads() {
         {"data.format='segmentation'\ndata.segmentation.size=[8, 8, "
          "8]\nmodel.kind='unet'\nmodel.filters=2\nmodel.levels=2\n"
          "loss.kind='dice'\n"},
+        {"data.format='fields'\nmodel.kind='unet'\nmodel.filters=2\nmodel.levels=2\n"},
         {"data.format='table'\ndata.table.history=2\nmodel.kind='residual-mlp'\nmodel.width=3\n"},
         {"data.format='graph'\nmodel.kind='gcn'\nmodel.hidden=[3]\ntrain.batch=1\n"},
         {small_digits + "train.activation_memory='compress'\nactivations.rule='fixed'\nactivations.codec='group'\n"},
@@ -95,6 +96,8 @@ const std::set<std::string> sensible{
     "activations.f=1000000000",
     "compress.dense_steps=1000000000",
     "data.cosmology.seed=1000000000",
+    "data.fields.known_seed=1000000000",
+    "data.fields.split_seed=1000000000",
     "data.folder.cache_mib=1000000000",
     "data.graph.scale=1000000000",
     "data.graph.split_seed=1000000000",

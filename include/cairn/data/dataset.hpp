@@ -60,8 +60,8 @@ enum class part { train, test };
 enum class target_kind { classes, values, answers };
 
 /// Place of the labels or values of a sample with several: tokens of a text, judged by bits and accuracy; voxels of a
-/// volume or pixels of a field, judged by the overlap of classes or by the errors of values; nodes of a graph, judged by
-/// the accuracy over those whose label is not −1.
+/// volume or pixels of a field, judged by the overlap of classes or by the errors of values; nodes of a graph, judged
+/// by the accuracy over those whose label is not −1.
 enum class label_place { tokens, voxels, nodes };
 
 /// The targets: the names of the classes, or the names of the values with their mean and scale
@@ -73,7 +73,7 @@ struct target_info {
     index_t labels_each = 1;         // places a sample that have a class or count() values: a token of a text, a voxel
     label_place labels = label_place::tokens;  // where they stand, if there are several
     index_t labelled = 0;                      // of them that count, the others are −1; 0: all
-    std::vector<double> areas = {};            // of the places, of mean 1: weights of their values; empty: all alike
+    std::vector<double> weights = {};          // of a sample's values, of mean 1; empty: all alike
     std::vector<double> spacing = {};          // of voxels along each axis, usually in mm; empty: 1
 
     /// Number of classes, or of values a place.

@@ -1,11 +1,14 @@
 #pragma once
 // Volumes with a class for each voxel, in the layout of the Medical Segmentation Decathlon (Antonelli et al. 2022):
-//   …/images[Tr]/NAME.nii[.gz] and …/labels[Tr]/NAME.nii[.gz], equal names and extents, in a folder or a tar archive.
+//   …/images[Tr]/NAME.nii[.gz] and …/labels[Tr]/NAME.nii[.gz], equal names and extents, in a folder or tar archive.
+// Or images with a class for each pixel: images/NAME.jpg or .png, and labels/NAME.png, whose grey is the class; these
+// are volumes of one slice, and samples then have two axes.
 // Input: (v − mean) / deviation of each volume and channel, in a box of `size` voxels around the middle; voxels outside
 // the volume are 0, of class 0. Labels: one class for each voxel of the box, 0 is the background.
 // All volumes are read at once and kept in memory, 5 bytes a voxel.
 
 #include <cairn/data/archive.hpp>
+#include <cairn/data/image_folder.hpp>
 #include <cairn/data/nifti.hpp>
 #include <cairn/data/split.hpp>
 
@@ -22,7 +25,8 @@
 namespace cairn {
 
 struct segmentation_config {
-    std::array<index_t, 3> size{48, 64, 48};  // of the box, (x, y, z)
+    std::array<index_t, 3> size{48, 64, 48};  // of the box, (x, y, z); of images (height, width, 1)
+    int axes = 3;                             // of a sample: 2 of images
     index_t classes = 0;                      // with the background; 0: as many as the labels have
     index_t shift = 0;                        // the box is moved at random by up to so many voxels along each axis
 };
@@ -53,7 +57,7 @@ public:
         for (const auto& [name, pair] : files) {
             require(pair.image.found && pair.label.found, root_, ": volume ", name, " has no file in ",
                     pair.image.found ? "labels" : "images", "; add it, or remove the other one");
-            volumes->push_back(load(pair.image.open(), pair.label.open()));
+            volumes->push_back(load(pair.image.open(false), pair.label.open(true)));
             bytes += 5 * volumes->back().label.size();
             require(bytes <= half_of_memory(), root_, ": the volumes up to ", name, " take ", bytes,
                     " bytes, more than half of the machine's memory; take fewer of them");
@@ -64,7 +68,9 @@ public:
 
     index_t size() const { return static_cast<index_t>(volumes_->size()); }
     shape sample_shape() const {
-        return {config_.size[0], config_.size[1], config_.size[2], volumes_->front().extents.back()};
+        shape sample(std::span<const index_t>(config_.size.data(), static_cast<std::size_t>(config_.axes)));
+        sample.push_back(volumes_->front().extents.back());
+        return sample;
     }
     target_info targets() const { return info_; }
     std::string sample_name(index_t i) const { return at(i).name; }
@@ -82,7 +88,8 @@ public:
         std::array<index_t, 3> begin = middle(v);
         if (config_.shift > 0) {
             sample_random random(key, i);
-            for (index_t& b : begin) b += random.below(2 * config_.shift + 1) - config_.shift;
+            for (int a = 0; a < config_.axes; ++a)
+                begin[static_cast<std::size_t>(a)] += random.below(2 * config_.shift + 1) - config_.shift;
         }
         const auto [sx, sy, sz] = config_.size;
         std::fill_n(slot.x, sx * sy * sz * channels, 0.0f);
@@ -125,12 +132,19 @@ private:
         shape extents;  // (x, y, z, channels)
         tensor<float> voxels;
         std::vector<std::uint8_t> label;  // (x, y, z)
+        std::vector<double> spacing;      // along x, y and z
     };
     struct one_file {
         bool found = false;
         std::string name;
         std::vector<std::uint8_t> bytes;  // of an archive's member
-        nifti_volume open() const { return bytes.empty() ? read_nifti(name) : parse_maybe_gzip_nifti(bytes, name); }
+
+        volume open(bool as_labels) const {
+            const std::vector<std::uint8_t> read = bytes.empty() ? read_bytes(name) : std::vector<std::uint8_t>{};
+            const byte_span all = bytes.empty() ? read : bytes;
+            return is_jpeg(all) || is_png(all) ? of_image(all, name, as_labels)
+                                               : of_nifti(parse_maybe_gzip_nifti(all, name));
+        }
     };
     struct file_pair {
         one_file image, label;
@@ -155,9 +169,11 @@ private:
         if (name.starts_with('.') || !(image || folder == "labels" || folder == "labelsTr")) return nullptr;
         const auto ends_in = [&](const auto&... endings) { return (lower_case(name).ends_with(endings) || ...); };
         if (ends_in(".json", ".txt", ".csv", ".tsv", ".md")) return nullptr;
-        require(ends_in(".nii", ".nii.gz"), path.string(),
-                ": a volume in a format that is not read; save it as .nii.gz, or move it away");
-        return image ? &files[name].image : &files[name].label;
+        const bool is_image = ends_in(".png", ".jpg", ".jpeg");
+        require(is_image || ends_in(".nii", ".nii.gz"), path.string(),
+                ": a volume in a format that is not read; save it as .nii.gz, an image as .png, or move it away");
+        file_pair& pair = files[is_image ? path.stem().string() : name];
+        return image ? &pair.image : &pair.label;
     }
 
     static std::map<std::string, file_pair> list_folder(const std::filesystem::path& root) {
@@ -189,19 +205,49 @@ private:
         return files;
     }
 
-    volume load(const nifti_volume& image, const nifti_volume& label) const {
-        require(image.shape.rank() == 3 || image.shape.rank() == 4, image.name, ": a volume of shape ", image.shape,
+    static volume of_nifti(const nifti_volume& file) {
+        require(file.shape.rank() == 3 || file.shape.rank() == 4, file.name, ": a volume of shape ", file.shape,
                 "; (x, y, z) or (x, y, z, channels) are expected");
         volume v;
-        v.name = image.name;
-        v.voxels = image.to_tensor();
-        v.extents = image.shape;
+        v.name = file.name;
+        v.voxels = file.to_tensor();
+        v.extents = file.shape;
         if (v.extents.rank() == 3) v.extents.push_back(1);
-        const shape voxels{v.extents[0], v.extents[1], v.extents[2]};
-        require(label.shape == voxels, label.name, ": labels of shape ", label.shape, ", the volume ", image.name,
-                " has ", voxels, "; they must be equal");
+        v.spacing.assign(file.spacing.begin(), file.spacing.begin() + 3);
+        return v;
+    }
+    // Of three channels; of labels the grey.
+    static volume of_image(byte_span bytes, const std::string& name, bool as_labels) {
+        image decoded;
+        detail::decode_image(bytes, name, decoded);
+        const index_t step = as_labels ? 3 : 1;
+        volume v;
+        v.name = name;
+        v.voxels = tensor<float>({decoded.height, decoded.width, 3 / step}, memory_category::data);
+        v.extents = {decoded.height, decoded.width, 1, 3 / step};
+        v.spacing = {1, 1, 1};
+        const std::uint8_t* const pixels = decoded.pixels.data();
+        for (index_t i = 0; i < v.voxels.size(); ++i) {
+            v.voxels[i] = static_cast<float>(pixels[i * step]);
+            require(!as_labels || (pixels[3 * i] == pixels[3 * i + 1] && pixels[3 * i] == pixels[3 * i + 2]), name,
+                    ": a pixel of labels has a colour; save their classes as grey of 8 bits, 0, 1, 2, …");
+        }
+        return v;
+    }
+
+    volume load(volume v, const volume& label) const {
+        const auto places = [](const volume& of) { return shape{of.extents[0], of.extents[1], of.extents[2]}; };
+        require(label.extents.back() == 1 && places(label) == places(v), label.name, ": labels of shape ",
+                label.extents.back() == 1 ? places(label) : label.extents, ", the volume ", v.name, " has ", places(v),
+                "; they must be equal");
+        require(config_.axes == 3 || v.extents[2] == 1, v.name, ": a volume of ", v.extents[2],
+                " slices; data.segmentation.size needs three extents");
+        for (std::size_t axis = 0; axis < 3; ++axis)
+            require(std::abs(label.spacing[axis] - v.spacing[axis]) <= 1e-3 * v.spacing[axis], label.name,
+                    ": voxels of labels are ", label.spacing[axis], " apart along axis ", axis, ", those of ", v.name,
+                    ' ', v.spacing[axis], "; they must be equal: resample one of them");
         normalise(v);
-        const tensor<float> classes = label.to_tensor();
+        const tensor<float>& classes = label.voxels;
         v.label.reserve(static_cast<std::size_t>(classes.size()));
         const float most = config_.classes > 0 ? static_cast<float>(config_.classes - 1) : 255.0f;
         for (const float c : classes.span()) {
@@ -238,7 +284,12 @@ private:
             require(v.extents.back() == volumes_->front().extents.back(), v.name, ": ", v.extents.back(),
                     " channels, but ", volumes_->front().extents.back(), " in ", volumes_->front().name);
         }
+        // Distances are in the unit of the spacing where that is one, else in voxels.
         info_ = segmentation_targets(config_, config_.classes > 0 ? config_.classes : index_t{highest} + 1);
+        const std::vector<double>& spacing = volumes_->front().spacing;
+        const bool is_one = std::ranges::all_of(*volumes_, [&](const volume& v) { return v.spacing == spacing; }) &&
+                            std::ranges::all_of(spacing, [](double step) { return step > 0; });
+        if (is_one) info_.spacing.assign(spacing.begin(), spacing.begin() + config_.axes);
         require(info_.count() >= 2, root_, ": all labels are 0, the background; there is nothing to learn");
     }
 
@@ -263,16 +314,19 @@ struct segmentation_format {
     void read(Table& table) {
         std::vector<index_t> size(config.size.begin(), config.size.end());
         table("size", size, from_to(1, 4096));
-        require(size.size() == 3, "data.segmentation.size has ", size.size(),
-                " extents; volumes have three, such as [48, 64, 48]");
+        require(size.size() == 2 || size.size() == 3, "data.segmentation.size has ", size.size(),
+                " extents; volumes have three, such as [48, 64, 48], images two");
+        config.axes = static_cast<int>(size.size());
+        config.size[2] = 1;
         std::copy(size.begin(), size.end(), config.size.begin());
         table("classes", config.classes, from_to(0, 256));
         table("shift", config.shift, from_to(0, 1024));
         folds.read(table);
     }
     data_parts without_files(std::uint64_t seed) const {
-        return synthetic_parts({config.size[0], config.size[1], config.size[2], 1},
-                               segmentation_targets(config, std::max<index_t>(config.classes, 3)), seed);
+        shape sample(std::span<const index_t>(config.size.data(), static_cast<std::size_t>(config.axes)));
+        sample.push_back(1);
+        return synthetic_parts(sample, segmentation_targets(config, std::max<index_t>(config.classes, 3)), seed);
     }
     data_parts load(const std::filesystem::path& path) const {
         return folds.parts_of(segmentation_volumes(archive_in(path), config));

@@ -1,9 +1,9 @@
 #pragma once
 // Values at each pixel of a field, some of which may not be known. Loss: mean squared error of the known ones
-// (nn/loss/known_mean_squared.hpp), each with the area of its cell where cells differ. Figures, over known pixels, of
-// each variable in its own units; a_p: area of pixel p, u: truth, u': prediction
-//   R² = 1 − Σ a (u' − u)² / Σ a (u − mean)²,   RMSE = √(Σ a (u' − u)² / Σ a)       sums over samples and pixels
-//   relative L2 = mean over samples of ‖u' − u‖ / ‖u‖,   ‖u‖² = Σ_p a u²      samples of norm 0 do not count
+// (nn/loss/known_mean_squared.hpp), each with its weight, such as the area of its cell. Figures, over known pixels, of
+// each variable in its own units; w: weight, u: truth, u': prediction
+//   R² = 1 − Σ w (u' − u)² / Σ w (u − mean)²,   RMSE = √(Σ w (u' − u)² / Σ w)       sums over samples and pixels
+//   relative L2 = mean over samples of ‖u' − u‖ / ‖u‖,   ‖u‖² = Σ w u² of a sample      samples of norm 0 do not count
 // The first two figures are means over the variables.
 
 #include <cairn/nn/loss/known_mean_squared.hpp>
@@ -20,10 +20,7 @@ class field_regression {
 public:
     static constexpr averaged_outputs averages = averaged_outputs::values;
 
-    explicit field_regression(target_info info) : info_(std::move(info)) {
-        for (const double area : info_.areas)
-            loss_.weights.outputs.insert(loss_.weights.outputs.end(), static_cast<std::size_t>(info_.count()), area);
-    }
+    explicit field_regression(target_info info) : info_(std::move(info)) { loss_.weights.outputs = info_.weights; }
 
     template <Device D>
     loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const {
@@ -33,7 +30,7 @@ public:
 
     evaluation start() const {
         evaluation e;
-        for (const char* sum : {"area", "truth", "truth_squared", "error_squared", "relative", "fields"})
+        for (const char* sum : {"weight", "truth", "truth_squared", "error_squared", "relative", "fields"})
             e.sums[sum].assign(static_cast<std::size_t>(info_.count()), 0);
         return e;
     }
@@ -50,12 +47,14 @@ public:
                     const double mean = static_cast<double>(info_.mean[v]), scale = static_cast<double>(info_.scale[v]),
                                  truth = mean + scale * static_cast<double>(b.host.targets[at]),
                                  difference = mean + scale * static_cast<double>(values[at]) - truth,
-                                 area = info_.areas.empty() ? 1 : info_.areas[static_cast<std::size_t>(p)];
+                                 weight = info_.weights.empty()
+                                              ? 1
+                                              : info_.weights[static_cast<std::size_t>(p * variables + k)];
                     if (std::isnan(truth)) continue;
-                    e.sums["area"][v] += area;
-                    e.sums["truth"][v] += area * truth;
-                    norm += area * truth * truth;
-                    error += area * difference * difference;
+                    e.sums["weight"][v] += weight;
+                    e.sums["truth"][v] += weight * truth;
+                    norm += weight * truth * truth;
+                    error += weight * difference * difference;
                 }
                 e.sums["truth_squared"][v] += norm;
                 e.sums["error_squared"][v] += error;
@@ -69,13 +68,13 @@ public:
         const auto n = static_cast<std::size_t>(info_.count());
         for (std::size_t k = 0; k < n; ++k) {
             const auto sum = [&](const char* name) { return e.sums.at(name)[k]; };
-            const double area = std::max(sum("area"), 1e-300),
-                         total = sum("truth_squared") - sum("truth") * sum("truth") / area,
+            const double weight = std::max(sum("weight"), 1e-300),
+                         total = sum("truth_squared") - sum("truth") * sum("truth") / weight,
                          r2 = total > 0 ? 1 - sum("error_squared") / total : 0,
                          relative = sum("fields") > 0 ? sum("relative") / sum("fields") : 0;
             all[0].second += r2 / static_cast<double>(n);
             all[1].second += relative / static_cast<double>(n);
-            all.emplace_back("rmse_" + info_.names[k], std::sqrt(sum("error_squared") / area));
+            all.emplace_back("rmse_" + info_.names[k], std::sqrt(sum("error_squared") / weight));
             if (n == 1) continue;
             all.emplace_back("r2_" + info_.names[k], r2);
             all.emplace_back("relative_l2_" + info_.names[k], relative);

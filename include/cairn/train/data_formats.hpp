@@ -1,7 +1,8 @@
 #pragma once
 // Data sets by their names in a workload file: [data] format = mnist | cifar10 | cifar100 | folder | packed |
 // quijote | cosmology | text | segmentation | graph | table | fields, or what another header enters
-// (register_data_format). A format and its settings, the table [data.FORMAT], stand in its reader's header (data/data_format.hpp).
+// (register_data_format). A format and its settings, the table [data.FORMAT], stand in its reader's header
+// (data/data_format.hpp).
 // data.path is a folder, an archive or a file; without it $CAIRN_DATA/NAME is taken, then data/NAME, where
 // benchmarks/fetch_data puts it. NAME: data.name, or the format's own.
 // Every rank reads the data itself, by the same path: copies on the disks of nodes may differ. Compared once, before

@@ -197,6 +197,9 @@ struct unet_entry {
         c.filters = settings.get("model.filters", c.filters, layer_width);
         c.levels = settings.get("model.levels", c.levels, from_to(1, 10));
         c.normalise = settings.get("model.normalise", true);
+        c.interpolate = settings.choice("model.upsample", {"transposed", "linear"}, "transposed") == "linear";
+        for (const auto axis : settings.get("model.periodic_axes", std::vector<std::int64_t>{}, from_to(0, c.dims - 1)))
+            c.periodic[static_cast<std::size_t>(axis)] = true;
         for (int axis = 0; axis < c.dims; ++axis)
             require(ends.sample[axis] % c.factor() == 0, "model.levels = ", c.levels, ": samples of shape ",
                     ends.sample, " cannot be halved that often; take sizes that are multiples of ", c.factor(),

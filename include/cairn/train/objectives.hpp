@@ -44,6 +44,8 @@ struct objective_ends {
     }
     /// A row of info.count() numbers a sample, or, where it has several labels, for each of them.
     shape rows() const { return info.labels_each > 1 ? shape{info.labels_each, info.count()} : shape{info.count()}; }
+    /// The axes of a sample, without channels: the grid of its voxels.
+    shape grid() const { return shape(std::span(sample.begin(), static_cast<std::size_t>(sample.rank() - 1))); }
 };
 
 /// The network's output for a sample, and the objective over it.
@@ -79,7 +81,7 @@ any_objective<D> objective_of_data(const objective_ends& ends, const cross_entro
     if (ends.info.kind == target_kind::values && ends.info.labels_each > 1) return field_regression(ends.info);
     if (ends.info.kind == target_kind::values) return regression{ends.info};
     if (ends.info.kind == target_kind::answers) return answers{ends.info};
-    if (ends.has_a_class_each(label_place::voxels)) return segmentation<>{{ends.info, loss}};
+    if (ends.has_a_class_each(label_place::voxels)) return segmentation<>{{ends.info, loss}, ends.grid()};
     if (ends.has_a_class_each(label_place::nodes)) return node_classification(loss);
     if (!ends.has_a_class_each(label_place::tokens)) return classification{{ends.info, loss}};
     if (ends.cut_over)
@@ -149,7 +151,8 @@ struct dice_entry {
     static segmentation<dice> make(configuration& settings, const objective_ends& ends) {
         return {{ends.info,
                  {.smooth = settings.get("loss.dice_smooth", 1.0, above_to(0, 1e9)),
-                  .cross_entropy_weight = WithCrossEntropy ? 1.0 : 0.0}}};
+                  .cross_entropy_weight = WithCrossEntropy ? 1.0 : 0.0}},
+                ends.grid()};
     }
 };
 

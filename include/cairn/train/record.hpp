@@ -45,6 +45,8 @@ inline std::string metric_label(const std::string& figure) {
     if (figure.starts_with("r2_")) return "R² of " + figure.substr(3);
     if (figure.starts_with("mae_")) return "mean |error| of " + figure.substr(4);
     if (figure.starts_with("rmse_")) return "RMSE of " + figure.substr(5);
+    if (figure.starts_with("iou_")) return "IoU of " + figure.substr(4);
+    if (figure.starts_with("surface_distance_")) return "surface distance (95 %) of " + figure.substr(17);
     if (figure.starts_with("auc_")) return "AUC of " + figure.substr(4);
     std::string label = figure;
     std::replace(label.begin(), label.end(), '_', ' ');
@@ -59,7 +61,8 @@ inline bool larger_is_better(const std::string& figure) {
 
 /// Whether a figure stands in the files alone, beside others that tell more at a glance.
 inline bool is_detail(const std::string& figure) {
-    return figure.starts_with("mae_") || figure.starts_with("auc_") || figure == "balanced_accuracy";
+    return figure.starts_with("mae_") || figure.starts_with("auc_") || figure.starts_with("iou_") ||
+           figure == "balanced_accuracy";
 }
 
 inline std::string metric_value(const std::string& figure, double value) {

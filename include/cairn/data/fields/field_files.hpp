@@ -1,6 +1,6 @@
 #pragma once
-// Fields on a grid of two axes, from files: a variable of netCDF files (data/netcdf.hpp), or an array of .npy or .npy.gz
-// files. Axes: (samples, height, width), or (samples, channels, height, width), such as levels. A * in a file's name
+// Fields on a grid of two axes, from files: a variable of netCDF files (data/netcdf.hpp), or an array of .npy or
+// .npy.gz files. Axes: (samples, height, width), or (samples, channels, height, width), such as levels. A * in a name
 // stands for the variable: "train_*.npy" has x in train_x.npy. What netCDF marks as missing, and NaN, is NaN here.
 
 #include <cairn/data/gzip.hpp>

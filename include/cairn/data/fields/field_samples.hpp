@@ -1,10 +1,11 @@
 #pragma once
-// Fields as samples: from the fields of some variables those of others at the same time. Input, (height, width, channels):
+// Fields as samples: from the fields of some variables those of others. Input, (height, width, channels):
 //   (v − mean) / deviation of each input, 0 where it is missing
 //   a mask of each input that misses values anywhere, or of whose cells some are taken for known: 1 known, 0 missing
 //   coordinates, if asked for: on a grid in degrees the point on the unit sphere (x, y, z), else (y, x) in [−1, 1]
 // Target: (v − mean) / deviation of each at each pixel, NaN where it is missing. Means and deviations are those of the
-// training samples. With `anomalies` the mean is that of each pixel, and the target's own units are of anomalies.
+// training samples; with `anomalies` they are those of each pixel. Weights of a target: areas of the cells; of
+// anomalies times the variance of the pixel, so that losses and figures are anomalies' in their own unit.
 
 #include <cairn/data/fields/field_files.hpp>
 #include <cairn/data/shuffle.hpp>
@@ -35,17 +36,16 @@ struct field_choices {
     }
 };
 
-/// Mean and deviation of one channel.
+/// Mean and deviation of one channel: one, or one a cell. The mean is NaN where no training sample has a value.
 struct field_scaling {
-    std::vector<float> mean;  // one, or of each cell: NaN where no training sample has a value
-    float deviation = 1;
+    std::vector<float> mean, deviation;
     index_t known = 0, all = 0;  // values of the training samples
 
     /// Throws where nothing can be learned.
     field_scaling(const field_array& array, index_t channel, std::span<const index_t> samples, bool of_cells,
                   const std::string& name) {
         const auto cells = static_cast<std::size_t>(array.cells());
-        std::vector<double> sums(of_cells ? cells : 1), counts(sums.size());
+        std::vector<double> sums(of_cells ? cells : 1), counts(sums.size()), squares(sums.size());
         const auto each = [&](auto&& value) {
             for (const index_t sample : samples)
                 for (std::size_t p = 0; p < cells; ++p)
@@ -56,16 +56,19 @@ struct field_scaling {
         all = static_cast<index_t>(cells * samples.size());
         require(known > 0, name, ": all its values in the training part are missing; leave it out");
         for (std::size_t p = 0; p < sums.size(); ++p) mean.push_back(static_cast<float>(sums[p] / counts[p]));  // NaN
-        double squares = 0;
-        each([&](std::size_t p, double v) { squares += std::pow(v - sums[p] / counts[p], 2); });
-        deviation = static_cast<float>(std::sqrt(squares / static_cast<double>(known)));
-        require(deviation > 0, name, ": has one value in the training part", of_cells ? " at each pixel" : "",
+        each([&](std::size_t p, double v) { squares[p] += std::pow(v - sums[p] / counts[p], 2); });
+        const double all_squares = std::accumulate(squares.begin(), squares.end(), 0.0);
+        require(all_squares > 0, name, ": has one value in the training part", of_cells ? " at each pixel" : "",
                 "; leave it out");
+        for (std::size_t p = 0; p < sums.size(); ++p)  // of a pixel of one value: that of all
+            deviation.push_back(static_cast<float>(
+                std::sqrt(squares[p] > 0 ? squares[p] / counts[p] : all_squares / static_cast<double>(known))));
     }
 
     /// NaN where the value is missing.
     float standard(float value, index_t cell) const {
-        return (value - mean[mean.size() == 1 ? 0 : static_cast<std::size_t>(cell)]) / deviation;
+        const std::size_t p = mean.size() == 1 ? 0 : static_cast<std::size_t>(cell);
+        return (value - mean[p]) / deviation[p];
     }
 };
 
@@ -127,14 +130,20 @@ public:
         info_.kind = target_kind::values;
         info_.labels_each = height_ * width_;
         info_.labels = label_place::voxels;
-        info_.areas = first.grid.areas(width_);
+        const std::vector<double> areas = first.grid.areas(width_);
+        std::vector<std::vector<double>> weights;  // of each target
         for (std::size_t v = 0; v < chosen.targets.size(); ++v)
             for (index_t c = 0; c < std::ssize(scaled_->of_target[v]); ++c) {
                 const field_scaling& scaling = scaled_->of_target[v][static_cast<std::size_t>(c)];
                 info_.names.push_back(scaled_fields::channel_name(*files_, chosen.targets[v], c));
                 info_.mean.push_back(chosen.anomalies ? 0 : scaling.mean[0]);
-                info_.scale.push_back(scaling.deviation);
+                auto [scale, of_pixels] = scale_and_weights(scaling, areas);
+                info_.scale.push_back(static_cast<float>(scale));
+                weights.push_back(std::move(of_pixels));
             }
+        if (!weights[0].empty())
+            for (std::size_t p = 0; p < weights[0].size(); ++p)
+                for (const auto& of_pixels : weights) info_.weights.push_back(of_pixels[p]);
         if (chosen.known > 0) fixed_ = drawn_cells({chosen.known_seed, stream_of("known cells"), 0});
     }
 
@@ -198,6 +207,23 @@ private:
         for (index_t k = 0; k < scaled_->choices.known; ++k)
             known[static_cast<std::size_t>(order[static_cast<std::size_t>(k)])] = true;
         return known;
+    }
+
+    // Of values that differ in deviation by s_p and in area by a_p: √(mean of a s²), and a s² over that mean. Then
+    // the mean of (scale · difference)², by weights, is that of differences in the values' unit, by areas.
+    static std::pair<double, std::vector<double>> scale_and_weights(const field_scaling& scaling,
+                                                                    const std::vector<double>& areas) {
+        if (scaling.deviation.size() == 1) return {static_cast<double>(scaling.deviation[0]), areas};
+        std::vector<double> weights;
+        double sum = 0;
+        for (std::size_t p = 0; p < scaling.deviation.size(); ++p) {
+            const auto deviation = static_cast<double>(scaling.deviation[p]);
+            weights.push_back((areas.empty() ? 1 : areas[p]) * deviation * deviation);
+            sum += weights.back();
+        }
+        const double mean = sum / static_cast<double>(weights.size());
+        for (double& weight : weights) weight /= mean;
+        return {std::sqrt(mean), std::move(weights)};
     }
 
     void add_coordinates(const field_grid& grid) {

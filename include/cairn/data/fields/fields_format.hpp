@@ -24,7 +24,7 @@ struct fields_format {
     static constexpr data_source source{"fields"};
     std::vector<std::string> files, test_files;
     field_choices choices;
-    table_split_choice split{.group = "file", .section = "data.fields"};
+    table_split_choice split;
 
     template <class Table>
     void read(Table& table) {
@@ -36,6 +36,7 @@ struct fields_format {
         table("coordinates", choices.coordinates);
         table("known", choices.known, from_to(0, most_pixels * most_pixels));
         table("known_seed", choices.known_seed, at_least(0));
+        split.group = "file", split.section = "data.fields";
         table(
             "split", split.kind,
             {{"samples", table_split::rows}, {"files", table_split::groups}, {"leave_files_out", table_split::chosen}});
@@ -93,9 +94,10 @@ private:
             for (std::size_t v = 0; v < variables.size(); ++v)
                 for (const field_scaling& s : scalings[v])
                     made.learned.push_back(concat(
-                        what, ' ', variables[v], ": mean ", s.mean.size() == 1 ? concat(s.mean[0]) : "of each pixel",
-                        ", deviation ", s.deviation, ", ",
-                        100.0 * static_cast<double>(s.all - s.known) / static_cast<double>(s.all), " % missing"));
+                        what, ' ', variables[v], ": mean ",
+                        s.mean.size() == 1 ? concat(s.mean[0], ", deviation ", s.deviation[0])
+                                           : "and deviation of each pixel",
+                        ", ", 100.0 * static_cast<double>(s.all - s.known) / static_cast<double>(s.all), " % missing"));
         };
         tell("input", choices.inputs, scaled->of_input);
         tell("target", choices.targets, scaled->of_target);
