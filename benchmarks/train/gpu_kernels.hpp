@@ -20,5 +20,6 @@
 #include <cairn/device/grid/layer_norm.hpp>
 #include <cairn/device/grid/pool.hpp>
 #include <cairn/device/grid/reduce.hpp>
+#include <cairn/device/grid/relative_attention.hpp>
 #include <cairn/device/grid/softmax.hpp>
 #include <cairn/device/grid/split_softmax.hpp>

@@ -31,6 +31,8 @@
 #include <cairn/nn/loss/mean_squared.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/positional_embedding.hpp>
+#include <cairn/nn/relative_attention.hpp>
+#include <cairn/nn/stream_memory.hpp>
 #include <cairn/nn/saved_tensors.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/nn/softmax.hpp>
@@ -42,6 +44,7 @@
 #include <cairn/models/mlp.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/models/transformer.hpp>
+#include <cairn/models/transformer_xl.hpp>
 #include <cairn/models/unet.hpp>
 #include <cairn/optim/adam.hpp>
 #include <cairn/optim/clip.hpp>

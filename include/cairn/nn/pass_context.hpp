@@ -42,6 +42,11 @@ struct batch_group {
     virtual void gather(std::span<const double> mine, std::span<double> all) = 0;
 };
 
+/// What layers remember of the segment before (nn/stream_memory.hpp).
+struct segment_memory {
+    virtual ~segment_memory() = default;
+};
+
 /// One forward and backward of one micro-batch. Null pointers switch their part off.
 struct pass_context {
     cairn::mode mode = cairn::mode::train;
@@ -53,6 +58,7 @@ struct pass_context {
     curvature_listener* curvature = nullptr;  // in steps that take statistics (device/curvature_samples.hpp)
     batch_group* group = nullptr;             // null: the micro-batch is the whole batch
     const std::int32_t* lengths = nullptr;    // (batch), on the device, until backward: valid positions; null: all
+    segment_memory* memory = nullptr;         // of streams; null: samples do not continue earlier ones
 
     bool training() const { return mode == cairn::mode::train; }
 

@@ -4,6 +4,7 @@
 #include "device/cuda/library_laws.hpp"
 #include "device/cuda/loss_laws.hpp"
 #include "device/cuda/transformer_laws.hpp"
+#include "device/cuda/transformer_xl_laws.hpp"
 
 #include <cairn/device/cuda/attention_plans.hpp>
 
@@ -16,6 +17,12 @@ TEST_CASE("GPU: the laws of layers hold", "[gpu]") { check_each(device_layer_law
 TEST_CASE("GPU: a transformer trains as on the host", "[gpu]") {
     SECTION("float") transformer_laws::trains<cuda, float>();
     SECTION("bfloat16") transformer_laws::trains<cuda, float, bfloat16>();
+}
+
+TEST_CASE("GPU: transformer-xl has the kernels and the training of the host", "[gpu]") {
+    SECTION("kernels") transformer_xl_laws::kernels<cuda>();
+    SECTION("float") transformer_xl_laws::trains<cuda, float>();
+    SECTION("bfloat16") transformer_xl_laws::trains<cuda, float, bfloat16>();
 }
 
 }  // namespace cairn
