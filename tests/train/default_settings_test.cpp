@@ -45,6 +45,7 @@ default_values defaults_in_force() {
                                        "data.format='quijote'\nmodel.kind='map-cnn'",
                                        "data.format='cosmology'\nmodel.kind='cosmoflow'",
                                        "data.format='text'\nmodel.kind='transformer'",
+                                       "data.format='text'\ndata.stream=true\nmodel.kind='transformer-xl'",
                                        "data.format='graph'\nmodel.kind='gcn'\ntrain.batch=1\n",
                                        "data.format='table'\nmodel.kind='residual-mlp'",
                                        "data.format='fields'\nmodel.kind='unet'",

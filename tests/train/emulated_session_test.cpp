@@ -54,6 +54,20 @@ TEST_CASE("session: on another device a resumed run has the bits of one that was
     CHECK(distance(moved, whole) < 1e-4);
 }
 
+TEST_CASE("session: on another device the memory of a running text is the host's, and goes on from a state",
+          "[train]") {
+    const folder dir;
+    const std::string text =
+        "[data]\nformat='text'\nstream=true\ntext.length=6\n[model]\nkind='transformer-xl'\nembedding_dim=8\n"
+        "heads=2\nblocks=1\nffn_dim=8\nmemory_length=8\n[optimizer]\nlr=1e-2\n";
+    const auto host = run<cpu>(text, in_run(dir.path / "host", false, 4)),
+               whole = run<emulated_gpu>(text, in_run(dir.path / "whole", false, 4));
+    run<emulated_gpu>(text, in_run(dir.path / "parts", false, 2));
+    const auto parts = run<emulated_gpu>(text, in_run(dir.path / "parts", true, 4));
+    CHECK(distance(whole, host) < 1e-4);
+    CHECK(distance(parts, whole) == 0);
+}
+
 TEST_CASE("session: batches that travel as pixels give the bits of those that travel as floats", "[train]") {
     const folder dir;
     const auto write = [&](const char* name, const test::bytes& bytes) {

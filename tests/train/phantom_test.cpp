@@ -81,6 +81,7 @@ std::vector<phantom_case> cases() {
             {"resnet20-cifar", {small}},
             {"transformer-text", {small}},
             {"transformer-text", {small, "optimizer.kind=kfac"}},
+            {"transformer-xl-text", {small, "train.micro_batches=2"}, 2},
             {"cosmoflow", {"train.batch=1", "data.cosmology.size=32"}},
             {"lenet-mnist", {small, "train.micro_batches=3"}},
             {"resnet20-cifar", {small, "train.activation_memory=recompute"}},

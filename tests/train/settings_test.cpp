@@ -53,6 +53,8 @@ std::vector<settings_case> all_workloads() {
         {"data.format='cosmology'\ndata.cosmology.size=4\nmodel.kind='cosmoflow'\nmodel.filters=2\nmodel.blocks=1\n"},
         {"data.format='text'\ndata.text.length=4\nmodel.kind='transformer'\nmodel.embedding_dim=4\nmodel.heads=2\n"
          "model.blocks=1\n"},
+        {"data.format='text'\ndata.stream=true\ndata.text.length=4\nmodel.kind='transformer-xl'\n"
+         "model.embedding_dim=4\nmodel.heads=2\nmodel.blocks=1\n"},
         {"data.format='segmentation'\ndata.segmentation.size=[8, 8, "
          "8]\nmodel.kind='unet'\nmodel.filters=2\nmodel.levels=2\n"
          "loss.kind='dice'\n"},

@@ -3,8 +3,11 @@
 //   order of epoch e = epoch_order(seed, e), or that of the data set
 //   batch b of all ranks together = order[b·B … (b+1)·B), of which rank r takes the r-th part: parts differ by at most
 //   one, in a short last batch too
+// As a stream the batch is B rows, which run through the samples side by side: row k begins where the k-th of B parts
+// of the samples does, and batch b has its b-th. A rank keeps its rows; in a short last batch the first rows go on.
 
 #include <cairn/core/error.hpp>
+#include <cairn/core/range.hpp>
 #include <cairn/data/batch.hpp>
 #include <cairn/data/reading/sample_reading.hpp>
 
@@ -23,6 +26,7 @@ public:
         index_t batch = 32;  // B
         bool shuffle = true;
         bool drop_last = false;  // leave out the last batch of an epoch if it is short
+        bool stream = false;     // each row of the batch goes through a part of the samples; no shuffle
         std::uint64_t seed = 0;
         int rank = 0, world = 1;
         std::shared_ptr<const sample_reading> reading = nullptr;  // whose order it is; null: a shuffle's
@@ -62,6 +66,7 @@ public:
     };
     part operator()(cursor at) {
         const index_t begin = at.batch * config_.batch, count = std::min(config_.batch, n_ - begin);
+        if (config_.stream) return of_rows(at.batch, count);
         const index_t share = count / config_.world, extra = count % config_.world, rank = config_.rank;
         const index_t first = rank * share + std::min(rank, extra), mine = share + (rank < extra ? 1 : 0);
         std::vector<index_t> samples(static_cast<std::size_t>(mine));
@@ -76,6 +81,15 @@ public:
     void clear() { orders_.clear(); }
 
 private:
+    // Of a stream, of which `count` rows go on. The first parts of the samples are the longer ones.
+    part of_rows(index_t batch, index_t count) const {
+        const range rows = shard_of(config_.batch, config_.world, config_.rank);
+        part p{{}, count, rows.begin};
+        for (index_t row = rows.begin; row < std::min(rows.end(), count); ++row)
+            p.samples.push_back(shard_of(n_, static_cast<int>(config_.batch), static_cast<int>(row)).begin + batch);
+        return p;
+    }
+
     // Of the two epochs that workers may be in.
     const std::vector<index_t>& of_epoch(index_t epoch) {
         for (const auto& [e, order] : orders_)

@@ -41,6 +41,7 @@ struct data_parts {
     target_info info;
     std::shared_ptr<const csr_matrix<float>> graph = nullptr;  // whose nodes a sample is, if it is one
     bool in_sequence = false;     // training samples follow each other and may overlap: parts are cut off, not drawn
+    bool stream = false;          // each row of a batch is one running text (data/batch_order.hpp)
     bool may_skip = false;        // samples that cannot be read are left out of their batches
     any_dataset validation = {};  // of the data's own
     std::vector<std::string> learned = {};  // of the training samples, a line each, to be told once

@@ -30,6 +30,7 @@ struct loader_config {
     index_t prefetch = 2;           // batches ready ahead
     bool shuffle = true;            // false: in the order of the data set
     bool drop_last = false;         // leave out the last batch of an epoch if it is short
+    bool stream = false;            // rows that run through the samples (data/batch_order.hpp)
     index_t epochs = 0;             // after this many epochs next() gives nothing; 0: no end
     std::uint64_t seed = 0;         // of order and augmentation
     int rank = 0, world = 1;        // this process reads part `rank` of `world` of every global batch
@@ -56,8 +57,8 @@ public:
           config_(std::move(config)),
           info_(data_.targets()),
           table_(config_.pixels ? pixel_table_of(data_) : std::vector<float>{}),
-          order_(data_.size(), {config_.batch, config_.shuffle, config_.drop_last, config_.seed, config_.rank,
-                                config_.world, config_.reading}) {
+          order_(data_.size(), {config_.batch, config_.shuffle, config_.drop_last, config_.stream, config_.seed,
+                                config_.rank, config_.world, config_.reading}) {
         require(config_.workers >= 0, "loader: ", config_.workers, " workers; 0 or more are possible");
         require(config_.epochs >= 0, "loader: ", config_.epochs, " epochs");
         require(config_.prefetch >= 1, "loader: prefetch of ", config_.prefetch, " batches; at least 1 is needed");

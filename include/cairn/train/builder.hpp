@@ -1,6 +1,6 @@
 #pragma once
 // From settings to the parts of a run, in the order of a start; each is made whole from those before it:
-//   task → mesh → model (build_model.hpp) → batches → replicas (build_replicas.hpp) → update
+//   task → mesh → model (build_model.hpp) → batches → streams → replicas (build_replicas.hpp) → update
 // Every rank makes the same. Throws before any training on settings that do not fit together.
 
 #include <cairn/comm/collectives/barrier.hpp>
@@ -122,12 +122,16 @@ run_batches<D> make_batches(run_task& task, any_communicator& world, run_mesh& m
                            .workers = s.get("train.workers", 1, from_to(0, 1024)),
                            .prefetch = s.get<index_t>("train.prefetch", 2, from_to(1, 1024)),
                            .shuffle = true,
-                           .drop_last = s.get("train.drop_last", false),
+                           .drop_last = s.get("train.drop_last", false) || task.data.stream,
+                           .stream = task.data.stream,
                            .seed = task.seed,
                            .rank = mesh.grid.coordinate("data"),
                            .world = sharers,
                            .reading = task.data.reading};
     if (training.reading) start_reading(training, world);
+    require(!task.data.stream || task.batch <= task.data.train.size(), "data.stream: train.batch = ", task.batch,
+            " rows of a text of ", task.data.train.size(), " segments of ", task.data.info.labels_each,
+            " bytes: each row needs one of its own. Take fewer rows, shorter segments (data.text.length) or more text");
     const bool as_pixels = s.get("train.upload_uint8", true);  // to a GPU; the bits are the same
     using loader_type = typename run_batches<D>::loader_type;
     run_batches<D> made;
@@ -144,7 +148,7 @@ run_batches<D> make_batches(run_task& task, any_communicator& world, run_mesh& m
     if (task.data.test && test_every > 0) {
         loader_config testing = training;
         testing.reading = nullptr;
-        testing.shuffle = testing.drop_last = false;
+        testing.shuffle = testing.drop_last = false;  // rows of a stream that are longer go on alone
         testing.batch = std::min(task.is_split() ? 1000 : task.batch, task.data.test.size());
         require(testing.batch >= sharers, "the test set of ", task.data.test.size(), " samples is too small for ",
                 sharers, " ranks");
@@ -221,6 +225,7 @@ private:
         }
         if constexpr (std::same_as<T, float16>)
             hooks.push_back(std::make_unique<loss_scaling<D>>(*run_.model.scaler, !run_.task.skips_non_finite));
+        if (run_.streams.train) hooks.push_back(std::make_unique<stream_reading<D, T>>(run_.streams));
         const index_t stride = mc_label_stride(settings_);
         if (made_.quadratic)
             hooks.push_back(std::make_unique<quadratic_update<D, T>>(
@@ -260,6 +265,39 @@ private:
     run_update<D, T> made_;
 };
 
+/// What the layers remember of the rows that are here, if the data are a stream and the layers remember anything.
+template <Device D, class T>
+run_streams<D> make_streams(run_task& task, run_mesh& mesh, run_model<D, T>& model, const run_batches<D>& batches) {
+    run_streams<D> made;
+    if (!task.data.stream) return made;
+    configuration& s = task.settings;
+    require(mesh.axes.pipeline == 1 && !mesh.axes.share_layers() && !task.is_split(),
+            "data.stream: what a text's layers remember lies on ranks with the whole model: leave parallel.pipeline, "
+            "parallel.tensor and parallel.spatial out, and take train.algorithm = gradient");
+    require(s.get("train.cuda_graph", std::string("off")) != "on",
+            "train.cuda_graph = on records steps that are all alike, and the memory of data.stream fills up: set it to "
+            "off");
+    const std::vector<remembering_layer> layers = layers_that_remember(model.layers.front());
+    if (layers.empty()) return made;
+    const auto make = [&](const char* setting, index_t length, const auto& loader) {
+        const index_t segment = task.data.info.labels_each, text = loader.batches_per_epoch() * segment;
+        require(length <= text, setting, " = ", length, " is longer than a row's text, ", text,
+                " bytes: ", loader.batches_per_epoch(), " segments of ", segment, " in each of ", loader.config().batch,
+                " rows. Take a shorter memory or fewer rows (train.batch)");
+        const range rows = shard_of(loader.config().batch, mesh.axes.data, mesh.grid.coordinate("data"));
+        auto memory = std::make_unique<stream_memory<float, D>>(length, rows);
+        for (const auto& [name, width] : layers) memory->of(name, width);
+        return memory;
+    };
+    const auto length = s.get<index_t>("model.memory_length", 0, from_to(0, 1 << 20));
+    made.train = make("model.memory_length", length, *batches.train);
+    const auto longer = s.get<index_t>("model.evaluation_memory_length", 0, from_to(0, 1 << 20));
+    if (!batches.test) return made;
+    const index_t tested = batches.test->batches_per_epoch() * task.data.info.labels_each;  // positions of a row
+    made.test = make("model.evaluation_memory_length", longer ? longer : std::min(length, tested), *batches.test);
+    return made;
+}
+
 // A run may go on with a feature switched off whose settings are in its record.
 inline void leave_out_unused(run_task& task, bool is_root) {
     const std::string paths = listed(task.settings.leave_out_unused());
@@ -278,6 +316,7 @@ run_parts<D, T>::run_parts(configuration settings, session_options options, any_
       mesh(detail::read_axes(task, world.size()), world, std::move(device_channel)),
       model(model_builder<D, T>(task, world, mesh).make()),
       batches(detail::make_batches(task, world, mesh, model)),
+      streams(detail::make_streams<D, T>(task, mesh, model, batches)),
       replicas(replica_builder<D, T>(task, world, mesh, model).make(batches)),
       update(detail::update_builder<D, T>(*this).make()) {
     if (!task.options.resume.empty()) detail::leave_out_unused(task, is_root());

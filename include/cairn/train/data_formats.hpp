@@ -119,6 +119,9 @@ inline data_parts make_data(configuration& settings, bool without_files, std::ui
     const std::string format = settings.need<std::string>("data.format");
     data_parts all = data_formats::global().at("data.format", format)(settings, without_files, seed);
     require(all.train.size() > 0, "data.format = ", format, ": the training set is empty; give --data with samples");
+    all.stream = settings.get("data.stream", false);
+    require(!all.stream || all.in_sequence, "data.stream = true: samples of data.format = ", format,
+            " do not follow each other; those of text do. Leave data.stream out");
     return detail::with_validation(settings, std::move(all));
 }
 

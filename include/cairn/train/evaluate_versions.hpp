@@ -65,8 +65,9 @@ nlohmann::json evaluate_versions(run_parts<D, T>& run) {
     run_progress progress;
     version_reader<D, T> reader(run, progress);
     const auto test = [&](auto&& change) {
-        return detail::figures_of(run, evaluate(run.update.algorithm->stages(), run.update.algorithm->goal(),
-                                                *run.batches.test, run.model.over, run.mesh.axes.pipeline, change));
+        return detail::figures_of(
+            run, evaluate(run.update.algorithm->stages(), run.update.algorithm->goal(), *run.batches.test,
+                          run.model.over, run.mesh.axes.pipeline, change, run.streams.test.get()));
     };
     std::optional<mean_prediction> mean;
     if (options.evaluate.size() > 1) mean.emplace(run.update.algorithm->goal().averages());

@@ -308,7 +308,7 @@ private:
         std::string mine;
         try {
             sums = evaluate(algorithm_.stages(), algorithm_.goal(), *run_.batches.test, run_.model.over,
-                            run_.mesh.axes.pipeline);
+                            run_.mesh.axes.pipeline, unchanged_outputs{}, run_.streams.test.get());
         } catch (const error& e) {
             if (run_.world.size() > run_.mesh.axes.data) throw;  // ranks that share the model wait in it
             mine = e.what();

@@ -149,7 +149,9 @@ public:
     /// Before the first step: runs each stage once on zeros, forward and in training backward, for a model input of
     /// shape `in`. Kernels that are chosen by measurement (device/autotune.hpp) get their algorithms, and `curvature`
     /// (of discover(), may be null) learns the layers. Gradients are zero afterwards; nothing else changes.
-    void choose_kernels(curvature_listener* curvature, const shape& in, mode how, std::uint64_t seed) {
+    /// `prepare` sees each pass first.
+    void choose_kernels(curvature_listener* curvature, const shape& in, mode how, std::uint64_t seed,
+                        const std::function<void(pass_context&)>& prepare) {
         const std::vector<int> here = numbers();
         for (std::size_t s = 0; s < here.size(); ++s) {
             sequential<T, D>& layers = stages_[s].layers();
@@ -159,6 +161,7 @@ public:
                            .repeated = true,
                            .input_gradient = here[s] > 0};
             p.curvature = curvature;
+            prepare(p);
             saved_tensors<T, D> scratch;
             tensor<T, D> y = layers.forward(tensor<T, D>::zeros(read), scratch, p);
             if (!p.training()) continue;

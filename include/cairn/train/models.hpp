@@ -1,6 +1,7 @@
 #pragma once
 // Networks by their names in a workload file: [model] kind = mlp | residual-mlp | lenet | autoencoder | resnet-cifar |
-// resnet | cosmoflow | map-cnn | cnn | transformer | unet | gcn, or what another header enters (register_model).
+// resnet | cosmoflow | map-cnn | cnn | transformer | transformer-xl | unet | gcn, or what another header enters
+// (register_model).
 // Where ranks share layers, model_ends::over says which: transformer, resnet and cosmoflow are then made of layers
 // whose tensors are cut, cosmoflow also of layers whose samples are.
 
@@ -14,6 +15,7 @@
 #include <cairn/models/residual_mlp.hpp>
 #include <cairn/models/resnet.hpp>
 #include <cairn/models/transformer.hpp>
+#include <cairn/models/transformer_xl.hpp>
 #include <cairn/models/unet.hpp>
 #include <cairn/train/configuration.hpp>
 #include <cairn/train/registry.hpp>
@@ -114,6 +116,25 @@ struct transformer_entry {
             return transformer<T, D>(
                 c, tensor_transformer_parts<T, any_communicator, D>{ends.over.tensor, ends.over.sequences});
         return transformer<T, D>(c);
+    }
+};
+
+struct transformer_xl_entry {
+    static constexpr const char* name = "transformer-xl";
+    template <class T, Device D>
+    static sequential<T, D> make(configuration& settings, const model_ends& ends) {
+        ends.need_axes(name, 1, "(length)");
+        transformer_xl_config c{.vocab_size = ends.outputs};
+        c.embedding_dim = settings.get("model.embedding_dim", c.embedding_dim, layer_width);
+        c.heads = settings.get("model.heads", c.heads, from_to(1, 1024));
+        c.blocks = settings.get("model.blocks", c.blocks, from_to(1, 1000));
+        c.ffn_dim = settings.get("model.ffn_dim", c.ffn_dim, from_to(0, layer_width.most));
+        c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
+        c.tied = settings.get("model.tied_embedding", c.tied);
+        c.memory = settings.get("model.memory_length", c.memory, from_to(0, layer_width.most));
+        require(c.memory == 0 || settings.get("data.stream", false), "model.memory_length = ", c.memory,
+                ": without data.stream = true no sample continues one before; set that, or leave the memory out");
+        return transformer_xl<T, D>(c);
     }
 };
 
@@ -262,6 +283,7 @@ static const register_model<cosmoflow_entry, CAIRN_TARGETS> cosmoflow_is_known;
 static const register_model<map_cnn_entry, CAIRN_TARGETS> map_cnn_is_known;
 static const register_model<cnn_entry, CAIRN_TARGETS> cnn_is_known;
 static const register_model<transformer_entry, CAIRN_TARGETS> transformer_is_known;
+static const register_model<transformer_xl_entry, CAIRN_TARGETS> transformer_xl_is_known;
 static const register_model<unet_entry, CAIRN_TARGETS> unet_is_known;
 static const register_model<gcn_entry, CAIRN_TARGETS> gcn_is_known;
 

@@ -4,6 +4,7 @@
 //   mesh       how ranks share it
 //   model      this rank's part of the model              build_model.hpp
 //   batches    this rank's part of every batch; how many
+//   streams    what the model remembers of running texts  streams.hpp
 //   replicas   ranks with the same parameters             build_replicas.hpp
 //   update     the algorithm that trains the model
 // loop.hpp trains with them, throughput.hpp times them, run_versions.hpp saves them.
@@ -21,6 +22,7 @@
 #include <cairn/train/pipeline_plan.hpp>
 #include <cairn/train/shared_layers.hpp>
 #include <cairn/train/state_settings.hpp>
+#include <cairn/train/streams.hpp>
 #include <cairn/train/trainer.hpp>
 
 #include <memory>
@@ -154,6 +156,7 @@ struct run_parts {
     run_mesh mesh;
     run_model<D, T> model;
     run_batches<D> batches;
+    run_streams<D> streams;
     run_replicas<D> replicas;
     run_update<D, T> update;
 

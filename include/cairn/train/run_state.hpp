@@ -5,8 +5,10 @@
 //   buffers/PATH             running statistics         loss_scale/…                  of layers in float16
 //   optimizer/FIELD/PATH     and optimizer_steps        kfac/…                        of any preconditioner
 //   admm/VARIABLE/…          where ADMM trains, and its numbers
+//   stream/PATH, stream/known   what layers remember of running texts, by row of the batch
 //   compression/FIELD/PATH   what compressors keep      divergence/…                  losses at the start and of late
-//   loader_batch_size, loader_batches, loader_samples   of an epoch: what cursor, steps and schedules count in
+//   loader_batch_size, loader_batches, loader_samples, loader_stream   of an epoch: what cursor, steps and schedules
+//                            count in
 //   activations              bounds and plan of packed activations
 //   machine/kernels          which kernels were chosen (kernel_choices.hpp); in no digest of a version
 //   progress/…               what metrics.jsonl has not yet of the last steps
@@ -55,6 +57,7 @@ public:
         add_algorithm();
         add_curvature();
         add_residuals();
+        add_streams();
         add_numbers();
     }
     ~run_state() {
@@ -88,20 +91,22 @@ public:
 private:
     // In what a cursor, a number of steps and the schedules count; 0 in a state that does not say.
     struct epoch_numbers {
-        std::int64_t batch = 0, batches = 0, samples = 0;
+        std::int64_t batch = 0, batches = 0, samples = 0, stream = 0;
         bool operator==(const epoch_numbers&) const = default;
         std::string text() const {
-            return concat(samples, " training samples, train.batch = ", batch, ", ", batches, " batches an epoch");
+            return concat(samples, " training samples, train.batch = ", batch, ", ", batches, " batches an epoch",
+                          stream ? ", data.stream = true" : "");
         }
     };
 
     epoch_numbers counted_here() const {
-        return {run_.task.batch, run_.batches.train->batches_per_epoch(), run_.task.data.train.size()};
+        return {run_.task.batch, run_.batches.train->batches_per_epoch(), run_.task.data.train.size(),
+                run_.task.data.stream};
     }
     void require_same_epochs() const {
         require(counted_ == epoch_numbers{} || counted_ == counted_here(), "the run was saved with ", counted_.text(),
                 "; with the settings and data of its continuation these are ", counted_here().text(),
-                ". Go on with the same train.batch, train.drop_last and data, or start a new run");
+                ". Go on with the same train.batch, train.drop_last, data.stream and data, or start a new run");
     }
     // Those of this machine, as rank 0 sees it: all ranks take the same.
     void take_kernels() const {
@@ -274,6 +279,20 @@ private:
         add(part.end());
     }
 
+    // Each rank has its rows of the batch.
+    void add_streams() {
+        stream_memory<float, D>* const memory = run_.streams.train.get();
+        if (!memory) return;
+        memory->for_layers([&](const std::string& path, const tensor<float, D>& t) {
+            piece where = piece::whole(t.shape().with(0, run_.task.batch));
+            where.begin[0] = memory->rows().begin;
+            where.extent = t.shape();
+            where.count = t.size();
+            view_.add("stream/" + path, host_copies_.host_of(t), {.where = where, .share = alone(true)});
+        });
+        view_.add("stream/known", memory->known(), {.share = of_root()});
+    }
+
     void add_numbers() {
         const piece_info needed{.share = of_root()}, optional{.share = of_root(), .optional = true};
         const bool loads = use_ == state_use::load;
@@ -296,6 +315,7 @@ private:
         view_.add("loader_batch_size", counted_.batch, optional);
         view_.add("loader_batches", counted_.batches, optional);
         view_.add("loader_samples", counted_.samples, optional);
+        view_.add("loader_stream", counted_.stream, optional);
         view_.add("progress/loss_sum", progress_.loss_sum, optional);
         view_.add("progress/steps", progress_.steps, optional);
         view_.add("progress/skipped_steps", progress_.skipped_steps, optional);

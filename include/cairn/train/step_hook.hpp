@@ -1,6 +1,7 @@
 #pragma once
 // Parts of a training step (trainer.hpp) besides forward, backward and the optimizer. Each hook has one duty:
 //   activation_packing   audit_activations.hpp    activations are packed between forward and backward
+//   stream_reading       streams.hpp              the memory of running texts
 //   loss_scaling         loss_scaling.hpp         layers in float16
 //   preconditioning      preconditioning.hpp      K-FAC and others change gradients before the optimizer uses them
 //   quadratic_update     preconditioning.hpp      K-FAC's own step size in place of the optimizer's
@@ -98,6 +99,9 @@ public:
     virtual bool changes_gradients() const { return false; }
     /// Listener to the model's layers in a pass before the first step; null: none.
     virtual curvature_listener* discover() { return nullptr; }
+
+    /// A pass of a trial before the first step (model_stages::choose_kernels).
+    virtual void trial(pass_context&) {}
 
     /// Before forward.
     virtual void begin(training_step<D, T>&) {}

@@ -95,7 +95,9 @@ public:
         curvature_listener* listener = nullptr;
         for (const auto& hook : hooks_)
             if (how == mode::train && !listener) listener = hook->discover();
-        model_.choose_kernels(listener, in, how, config_.seed);
+        model_.choose_kernels(listener, in, how, config_.seed, [&](pass_context& p) {
+            for (const auto& hook : hooks_) hook->trial(p);
+        });
     }
 
     /// Forward and backward of a step by way of other links, on this rank alone; gradients are zero afterwards.
