@@ -27,6 +27,7 @@ WORKLOADS = [
     Workload("resnet18-cifar", 5),
     Workload("resnet50-imagenet", 4),
     Workload("transformer-text", 20, ("eager", "compile")),  # only matrices: there is no layout to choose
+    Workload("transformer-xl-text", 10, ("eager", "compile")),
     Workload("cosmoflow", 10),
     Workload("lenet-mnist", 100),
     Workload("resnet18-cifar", 5, ("eager", "channels_last"), ranks=2),

@@ -1,6 +1,6 @@
 """PyTorch's networks of a workload file, layer for layer what Cairn builds, with batch, loss and optimizer.
 
-Residual networks, CosmoFlow and LeNet (include/cairn/models); transformers are in torch_transformer.py. What may work in place does, as in
+Residual networks, CosmoFlow and LeNet (include/cairn/models); transformers are in torch_transformer.py and torch_transformer_xl.py. What may work in place does, as in
 torchvision's networks: a ReLU's and a sum's output is all that their backward needs.
 """
 
@@ -11,6 +11,9 @@ from torch import nn
 from torch.nn import functional
 
 import torch_transformer
+import torch_transformer_xl
+
+TRANSFORMERS = "transformer", "transformer-xl"
 
 
 def conv(into, out, kernel, stride=1):
@@ -94,9 +97,12 @@ class Workload:
         elif self.kind == "transformer":
             self.transformer = torch_transformer.Workload(path)
             self.sample, self.make = (), lambda: torch_transformer.stage_of(self.transformer, 0, 1)
+        elif self.kind == "transformer-xl":
+            self.transformer = torch_transformer_xl.Workload(path)
+            self.sample, self.make = (), lambda: torch_transformer_xl.network_of(self.transformer)
         else:
-            raise ValueError(f"{path}: model {self.kind}; the peers have resnet, cosmoflow, lenet and transformer")
-        expected = {"cosmoflow": "mse"}.get(self.kind, "cross_entropy"), {"transformer": "adamw"}.get(self.kind, "sgd")
+            raise ValueError(f"{path}: model {self.kind}; the peers have resnet, cosmoflow, lenet, transformer and transformer-xl")
+        expected = {"cosmoflow": "mse"}.get(self.kind, "cross_entropy"), "adamw" if self.kind in TRANSFORMERS else "sgd"
         if (loss["kind"], self.optimizer["kind"]) != expected:
             raise ValueError(f"{path}: {loss['kind']} with {self.optimizer['kind']}; the peer of {self.kind} has {' with '.join(expected)}")
 
@@ -106,14 +112,14 @@ class Workload:
 
     def random_batch(self, n):
         """Inputs uniform in [0, 1), as of train --throughput, and targets."""
-        if self.kind == "transformer":
+        if self.kind in TRANSFORMERS:
             self.transformer.batch = n
             return self.transformer.random_batch()
         x = torch.rand(n, *self.sample)
         return x, torch.randn(n, 3) if self.kind == "cosmoflow" else torch.randint(self.classes, (n,))
 
     def loss_of(self, output, wanted):
-        if self.kind == "transformer":
+        if self.kind in TRANSFORMERS:
             return torch_transformer.loss_of(output, wanted)
         if self.kind == "cosmoflow":
             return functional.mse_loss(output.float(), wanted)
@@ -122,7 +128,7 @@ class Workload:
     def optimizer_of(self, parameters):
         """The fused one. Weights decay; biases and scales do not. A small rate for SGD: random targets are not to be learnt, nothing may overflow."""
         parameters = list(parameters)
-        if self.kind == "transformer":
+        if self.kind in TRANSFORMERS:
             return torch_transformer.optimizer_of(self.transformer, parameters)
         decay = self.optimizer.get("weight_decay", 0.0)
         groups = [{"params": [p for p in parameters if (p.dim() > 1) == decays], "weight_decay": decay if decays else 0.0} for decays in (True, False)]

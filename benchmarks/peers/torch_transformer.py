@@ -12,12 +12,14 @@ VOCABULARY = 256  # bytes
 class Workload:
     """What the peers read of benchmarks/workloads/transformer-text.toml."""
 
+    kind = "transformer"
+
     def __init__(self, path):
         with open(path, "rb") as file:
             settings = tomllib.load(file)
         model, optimizer = settings["model"], settings["optimizer"]
-        if (model["kind"], optimizer["kind"]) != ("transformer", "adamw"):
-            raise ValueError(f"{path}: model {model['kind']} with {optimizer['kind']}; the peers have transformer with adamw")
+        if (model["kind"], optimizer["kind"]) != (self.kind, "adamw"):
+            raise ValueError(f"{path}: model {model['kind']} with {optimizer['kind']}; this peer has {self.kind} with adamw")
         self.name, self.batch, self.length = settings["name"], settings["train"]["batch"], settings["data"]["text"]["length"]
         self.width, self.heads, self.blocks = model["embedding_dim"], model["heads"], model["blocks"]
         self.dropout, self.lr, self.weight_decay = model["dropout"], optimizer["lr"], optimizer["weight_decay"]
