@@ -84,15 +84,6 @@ TEST_CASE("streams: ranks and micro-batches have the losses of one rank, the mem
         for (std::size_t i = 0; i < mine.size(); ++i) CHECK(mine[i] == Approx(expected[i]).epsilon(1e-4));
         CHECK(got["test_loss"].get<double>() == Approx(one["test_loss"].get<double>()).epsilon(1e-4));
     }
-    // In the same order of sums the bits are the same: ranks as micro-batches, pairs of ranks as pairs of them.
-    const auto bits = [&](int ranks, const char* micro_batches) {
-        const std::filesystem::path out = folder / concat("bits", ranks, micro_batches);
-        train(ranks, {.out = out, .resume = {}, .max_steps = 30},
-              {concat("train.micro_batches=", micro_batches), "parallel.all_reduce='recursive_doubling'"}, text);
-        return losses(out);
-    };
-    CHECK(bits(2, "1") == bits(1, "2"));
-    CHECK(bits(4, "1") == bits(2, "2"));
     // What is remembered matters: another memory, other losses from the second step of an epoch on.
     train(1, {.out = folder / "none", .resume = {}, .max_steps = 3}, {"model.memory_length=0"}, text);
     const auto none = losses(folder / "none");
