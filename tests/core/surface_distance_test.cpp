@@ -6,9 +6,7 @@
 #include <cairn/core/random.hpp>
 #include <cairn/core/surface_distance.hpp>
 
-namespace cairn {
-
-namespace {
+namespace cairn::surface_tests {
 
 using voxels = std::vector<std::uint8_t>;
 
@@ -61,8 +59,6 @@ double by_pairs(const voxels& a, const voxels& b, const shape& grid, const std::
     return worst;
 }
 
-}  // namespace
-
 TEST_CASE("surface distance: by all pairs of voxels", "[figures]") {
     for (std::uint32_t round = 0; round < 500; ++round) {
         const random_stream random{7, 8, round};
@@ -101,4 +97,4 @@ TEST_CASE("surface distance: as scipy has it", "[figures]") {
     CHECK(*surface_distance(a, b, grid, {1, 1.5, 2}) == Approx(4.759441981124054).epsilon(1e-12));
 }
 
-}  // namespace cairn
+}  // namespace cairn::surface_tests

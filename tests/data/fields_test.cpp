@@ -9,8 +9,7 @@
 
 #include <set>
 
-namespace cairn::test {
-namespace {
+namespace cairn::test::fields_tests {
 
 using Catch::Matchers::Contains;
 
@@ -57,8 +56,6 @@ fields_format of(std::vector<std::string> files, std::vector<std::string> inputs
     f.files = std::move(files), f.choices.inputs = std::move(inputs), f.choices.targets = std::move(targets);
     return f;
 }
-
-}  // namespace
 
 TEST_CASE("fields: arrays are standardised by the training part, and tested at another resolution", "[fields]") {
     const temporary_folder folder;
@@ -247,4 +244,27 @@ TEST_CASE("fields: equal samples are in one fold, and the audit finds those that
     CHECK(std::ranges::any_of(audit(f.load(folder.path())), &audit_finding::leak));
 }
 
-}  // namespace cairn::test
+TEST_CASE("fields: samples that resemble the next ones are not to be in both parts", "[fields]") {
+    const temporary_folder folder;
+    for (const bool slow : {false, true}) {
+        for (int m = 0; m < 3; ++m) {  // noise, or noise that is followed by most of itself
+            std::vector<float> all;
+            for (std::uint64_t i = 0; i < 20 * 8; ++i) {
+                const auto noise = static_cast<float>(random_stream{1, static_cast<std::uint32_t>(m), slow}.normal(i));
+                all.push_back(slow && i >= 8 ? 0.8f * all[i - 8] + 0.6f * noise : noise);
+            }
+            folder.write(concat('m', m, ".npy"), npy_of(all, "(20, 2, 4)"));
+        }
+        fields_format f = of({"m0.npy", "m1.npy", "m2.npy"}, {"t"}, {"t"});
+        for (const table_split kind : {table_split::rows, table_split::groups}) {
+            f.split.kind = kind;
+            f.split.folds = {3, 0, 0};
+            const auto found = audit(f.load(folder.path()));
+            const auto leak = std::ranges::find_if(found, &audit_finding::leak);
+            CHECK((leak != found.end()) == (slow && kind == table_split::rows));
+            if (leak != found.end()) CHECK(contains(leak->text, "set data.fields.split = files"));
+        }
+    }
+}
+
+}  // namespace cairn::test::fields_tests

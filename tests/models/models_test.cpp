@@ -157,6 +157,11 @@ TEST_CASE("models: laws", "[laws][models]") {
     check(laws::make_case("unet on images, no norm", {2, 6, 4, 1},
                           [picture](auto t) { return unet<decltype(t)>(picture); }),
           20);
+    const unet_config globe{
+        .filters = 2, .levels = 2, .dims = 2, .group_norms = true, .periodic = {false, true}, .interpolate = true};
+    check(laws::make_case("unet of a periodic axis, by interpolation, group norm", {2, 4, 6, 1},
+                          [globe](auto t) { return unet<decltype(t)>(globe); }),
+          20);
     const cosmoflow_config image{
         .size = 8, .channels = 1, .filters = 4, .blocks = 2, .dense = {8}, .outputs = 1, .dims = 2, .normalise = true};
     check(laws::make_case("cosmoflow on images, normalised", {3, 8, 8, 1},

@@ -4,9 +4,7 @@
 
 #include <cairn/nn/resample.hpp>
 
-namespace cairn {
-
-namespace {
+namespace cairn::resample_tests {
 
 // An axis too many is what they refuse.
 template <class Make>
@@ -27,8 +25,6 @@ double interpolated(const std::vector<double>& row, index_t o, bool periodic) {
     };
     return (1 - share) * value(static_cast<index_t>(below)) + share * value(static_cast<index_t>(below) + 1);
 }
-
-}  // namespace
 
 TEST_CASE("resample: laws", "[laws][resample]") {
     check("circular_pad of the second axis", {2, 3, 5, 2}, [](auto t) {
@@ -80,4 +76,4 @@ TEST_CASE("resample: linear interpolation halves the distance of points", "[resa
     }
 }
 
-}  // namespace cairn
+}  // namespace cairn::resample_tests

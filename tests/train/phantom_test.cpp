@@ -78,6 +78,7 @@ std::vector<phantom_case> cases() {
             {"quijote", {small}},
             {"gcn-cora", {}},
             {"unet-hippocampus", {"train.batch=2"}},
+            {"darcy", {small, "model.norm=group", "model.upsample=linear", "model.periodic_axes=[1]"}},
             {"resnet20-cifar", {small}},
             {"transformer-text", {small}},
             {"transformer-text", {small, "optimizer.kind=kfac"}},

@@ -17,9 +17,12 @@
 #include <cairn/nn/branches.hpp>
 #include <cairn/nn/conv.hpp>
 #include <cairn/nn/conv_transpose.hpp>
+#include <cairn/nn/group_norm.hpp>
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/resample.hpp>
 #include <cairn/nn/sequential.hpp>
+
+#include <numeric>
 
 namespace cairn {
 
@@ -29,7 +32,8 @@ struct unet_config {
     int levels = 3;
     index_t classes = 2;
     int dims = 3;
-    bool normalise = true;  // batch norm behind each convolution, which then has no bias
+    bool normalise = true;     // batch norm behind each convolution, which then has no bias
+    bool group_norms = false;  // in place of batch norm, in up to 8 groups of channels
     periodic_axes periodic{};
     bool interpolate = false;  // in place of transposed convolutions
     init_rule init = init::pytorch;
@@ -53,10 +57,12 @@ void add_unet_block(sequential<T, D>& net, const unet_config& c, int first, inde
                                                .bias = !c.normalise,
                                                .dims = c.dims,
                                                .init = c.init}));
-        if (c.normalise)
+        if (c.normalise && !c.group_norms) {
             net.add(concat("bn", i), batch_norm<T, D>({.channels = out, .act = activation::relu}));
-        else
-            net.add(concat("relu", i), relu<T, D>());
+            continue;
+        }
+        if (c.normalise) net.add(concat("gn", i), group_norm<T, D>({.channels = out, .groups = std::gcd(out, 8)}));
+        net.add(concat("relu", i), relu<T, D>());
     }
 }
 

@@ -218,6 +218,7 @@ struct unet_entry {
         c.filters = settings.get("model.filters", c.filters, layer_width);
         c.levels = settings.get("model.levels", c.levels, from_to(1, 10));
         c.normalise = settings.get("model.normalise", true);
+        c.group_norms = settings.choice("model.norm", {"batch", "group"}, "batch") == "group";
         c.interpolate = settings.choice("model.upsample", {"transposed", "linear"}, "transposed") == "linear";
         for (const auto axis : settings.get("model.periodic_axes", std::vector<std::int64_t>{}, from_to(0, c.dims - 1)))
             c.periodic[static_cast<std::size_t>(axis)] = true;

@@ -25,9 +25,11 @@
 #include <cairn/nn/embedding.hpp>
 #include <cairn/nn/flatten.hpp>
 #include <cairn/nn/graph_conv.hpp>
+#include <cairn/nn/group_norm.hpp>
 #include <cairn/nn/layer_norm.hpp>
 #include <cairn/nn/linear.hpp>
 #include <cairn/nn/pool.hpp>
+#include <cairn/nn/resample.hpp>
 #include <cairn/nn/softmax.hpp>
 #include <cairn/stash/recompute.hpp>
 
@@ -444,6 +446,7 @@ void batch_norms() {
             in_both<D>(concat("batch_norm with skip, ", name_of(act)), {9, 6},
                        CAIRN_LAYER(residual<T, E>(chain<T, E>(linear<T, E>({.in = 6, .out = 6}), norm<T, E>(6, act)))),
                        shape{9, 7}));
+    check_laws(in_both<D>("group_norm", {3, 4, 5, 6}, CAIRN_LAYER(group_norm<T, E>({.channels = 6, .groups = 2}))));
 }
 
 /// Pools take any number of channels: an axis too many is what they refuse.
@@ -454,6 +457,9 @@ void pools() {
     };
     check("max_pool 3 stride 2 pad 1", {2, 7, 6, 8}, CAIRN_LAYER(max_pool<T, E>({.kernel = 3, .stride = 2, .pad = 1})));
     check("max_pool 1D", {2, 11, 3}, CAIRN_LAYER(max_pool<T, E>({.kernel = 3, .dims = 1})));
+    check("circular_pad", {2, 3, 4, 5}, CAIRN_LAYER(circular_pad<T, E>({.pad = 2, .periodic = {false, true}})));
+    check("linear_upsample 3D", {2, 2, 3, 2, 3},
+          CAIRN_LAYER(linear_upsample<T, E>({.periodic = {true, false, false}, .dims = 3})));
     check("max_pool 3D", {2, 4, 5, 6, 3}, CAIRN_LAYER(max_pool<T, E>({.kernel = 2, .dims = 3})));
     check("max_pool of more than 256 positions", {1, 17, 18, 2}, CAIRN_LAYER(max_pool<T, E>({.kernel = 17})));
     check("average_pool 3 stride 2 pad 1", {2, 7, 8, 4},

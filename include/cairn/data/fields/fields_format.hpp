@@ -4,7 +4,7 @@
 // whole files, or chosen files (data/table/table_split.hpp). Test files may have another resolution than the others.
 
 #include <cairn/data/data_format.hpp>
-#include <cairn/data/fields/field_samples.hpp>
+#include <cairn/data/fields/audit_fields.hpp>
 #include <cairn/data/table/table_split.hpp>
 
 #include <filesystem>
@@ -71,7 +71,11 @@ struct fields_format {
         if (test_files.empty()) {
             const csv_table table = described(*whole, folder.string());
             const split_indices parts = split.split(table, all, {}, std::vector{&table.columns[1]});
-            return parts_of(whole, parts.first, whole, parts.second);
+            data_parts made = parts_of(whole, parts.first, whole, parts.second);
+            made.audit = [whole, parts, target = choices.targets.front()] {
+                return audit_fields(*whole, target, parts.first, parts.second);
+            };
+            return made;
         }
         const auto tested = read(test_files);
         require(tested->arrays.front().axes[2] == whole->arrays.front().axes[2] ||
