@@ -135,24 +135,27 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     app.add_flag("--fresh-statistics", options.fresh_statistics,
                  "of --evaluate: with batch norm's statistics of an epoch of training samples, not those saved")
         ->needs(asks_to_evaluate);
+    CLI::Option* const asks_for_predictions = app.add_option(
+        "--predictions", options.predictions, "the last test's prediction of each test sample goes into this CSV file");
     CLI::Option* const timed = app.add_flag("--throughput", throughput, "train on generated data and print samples/s")
-                                   ->excludes(asks_to_evaluate);
+                                   ->excludes(asks_to_evaluate, asks_for_predictions);
     app.add_option("--kernels", options.kernels, "of --throughput: seconds of each kernel and shape, as JSON")
         ->needs(timed);
     app.add_flag("--profile", profile, "the same, with a table of the layers, or of a pipeline's stages")
-        ->excludes(asks_to_evaluate);
+        ->excludes(asks_to_evaluate, asks_for_predictions);
     CLI::Option* const asks_for_plan =
         app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing")
+            ->excludes(asks_for_predictions)
             ->excludes("--throughput", "--profile", "--resume", "--evaluate");
     app.add_flag("--audit-data", audits,
                  "look for what the training and the test part share, and for columns that give the target away; train "
                  "nothing")
-        ->excludes(asks_for_plan)
+        ->excludes(asks_for_plan, asks_for_predictions)
         ->excludes("--throughput", "--profile", "--resume", "--evaluate", "--from", "--init", "--out");
     CLI::Option* const asks_to_simulate =
         app.add_option("--simulate", machine_file,
                        "train (3 steps, or --steps), or time steps, on a machine described by this TOML file")
-            ->excludes(asks_for_plan)
+            ->excludes(asks_for_plan, asks_for_predictions)
             ->excludes("--profile", "--resume", "--kernels", "--evaluate");
     app.add_option("--samples", asked.samples,
                    "of --simulate: samples of the training set, to tell what the whole training takes")
@@ -170,7 +173,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         ->check(CLI::NonNegativeNumber);
     CLI::Option* const asks_to_tune =
         app.add_option("--tune", tuning.goal, "find the settings that need least time or energy, or the front of both")
-            ->excludes(asks_for_plan)
+            ->excludes(asks_for_plan, asks_for_predictions)
             ->excludes("--profile", "--resume", "--kernels", "--samples", "--p-state", "--evaluate")
             ->check(CLI::IsMember({"time", "energy", "pareto"}));
     app.add_option("--search", tuning.search, "of --tune: how (default: model)")

@@ -5,6 +5,7 @@
 
 #include <cairn/data/table/table_format.hpp>
 
+#include <map>
 #include <random>
 #include <set>
 
@@ -62,7 +63,7 @@ TEST_CASE("table: encodings of numbers are those of a plain loop", "[table]") {
         for (index_t i = 0; i < n; ++i) {
             v.push_back(round % 3 ? 0.25 * static_cast<double>(1 + random() % 9)
                                   : static_cast<double>(1 + random() % 100000) / 7);
-            text += shortest_digits(v.back()) + '\n';
+            text += text_of(v.back()) + '\n';
         }
         const csv_table t = table_of(text);
         std::vector<index_t> trained;
@@ -152,6 +153,75 @@ TEST_CASE("table: categories, missing cells, what is left out", "[table]") {
                  Contains("t.csv: column 'one' has one value in the training part, '5'; leave it out"));
 }
 
+TEST_CASE("table: a text is its first bytes, each among those of the training part", "[table]") {
+    const csv_table t = table_of("f,n,y\nCO,1,1\nNCCCC,2,0\n,3,1\nOZ,4,0\n12,5,1\n");
+    const column_choices choices{.text = {"f"}, .text_length = 3};
+    const auto encoded = [&](const column_encoding& e, index_t row) {
+        std::vector<float> out(static_cast<std::size_t>(e.width()));
+        e.encode(t.at("f"), row, out.data());
+        return out;
+    };
+    const column_encoding whole(t.at("f"), std::vector<index_t>{0, 1}, choices);  // C N O
+    CHECK(whole.sample() == shape{3, 3});
+    CHECK(encoded(whole, 0) == std::vector<float>{1, 0, 0, 0, 0, 1, 0, 0, 0});
+    CHECK(encoded(whole, 1) == std::vector<float>{0, 1, 0, 1, 0, 0, 1, 0, 0});
+    CHECK(encoded(whole, 3) == std::vector<float>{0, 0, 1, 0, 0, 0, 0, 0, 0});  // no Z
+    CHECK(encoded(whole, 4) == std::vector<float>(9));                          // a number is text, too
+    CHECK(whole.describe() == "f: text of at most 3 bytes, 3 different ones, the longest of 5");
+    const column_encoding holes(t.at("f"), std::vector<index_t>{0, 1, 2}, choices);
+    CHECK(holes.sample() == shape{10});
+    CHECK(encoded(holes, 2) == std::vector<float>{0, 0, 0, 0, 0, 0, 0, 0, 0, 1});
+
+    table_config config{.columns = {"f"}, .target = {"y"}, .task = table_task::classes, .choices = choices};
+    config.split = {.kind = table_split::chosen, .group = "n", .tested = {"4", "5"}};
+    CHECK(table_parts(table_of("f,n,y\nCO,1,1\nNCCCC,2,0\nC,3,1\nOZ,4,0\n12,5,1\n"), config).sample == shape{3, 3});
+    config.columns = {"f", "n"};
+    CHECK(table_parts(table_of("f,n,y\nCO,1,1\nNCCCC,2,0\nC,3,1\nOZ,4,0\n12,5,1\n"), config).sample == shape{10});
+    config.choices.text = {"g"};
+    CHECK_THAT(message_of([&] { table_parts(t, config); }), Contains("no column 'g'"));
+    const data_parts generated = table_format{{.columns = {"f"}, .target = {"y"}, .choices = choices}}.without_files(1);
+    CHECK(generated.sample == shape{3, 32});
+}
+
+TEST_CASE("table: statistics of the rows of one moment are those of plain loops", "[table]") {
+    std::mt19937 random(3);
+    std::string text = "t,p,v,w,y\n";
+    std::map<std::pair<int, int>, std::vector<double>> of;
+    std::vector<std::pair<int, int>> keys;
+    for (int i = 0; i < 60; ++i) {
+        const int t = static_cast<int>(random() % 3), p = static_cast<int>(random() % 3);
+        const double v = static_cast<double>(random() % 1000) / 8;
+        keys.emplace_back(t, p);
+        if (i % 7) of[{t, p}].push_back(v);
+        text += concat(t, ",p", p, ',', i % 7 ? concat(v) : "NA", ",word", i % 2, ',', i % 2, '\n');
+    }
+    csv_table made = table_of(text);
+    add_group_statistics(made, {"t", "p"}, {"v"}, {});
+    CHECK(made.names() ==
+          std::vector<std::string>{"t", "p", "v", "w", "y", "v mean", "v deviation", "v least", "v most"});
+    for (index_t row = 0; row < made.rows(); ++row) {
+        const std::vector<double>& all = of.at(keys[static_cast<std::size_t>(row)]);
+        double sum = 0, squares = 0, least = 1e9, most = -1e9;
+        for (const double v : all) sum += v, least = std::min(least, v), most = std::max(most, v);
+        const double n = static_cast<double>(all.size());
+        for (const double v : all) squares += (v - sum / n) * (v - sum / n);
+        CHECK(made.at("v mean").number(row) == Approx(sum / n));
+        CHECK(made.at("v deviation").number(row) == Approx(std::sqrt(squares / n)).margin(1e-9));
+        CHECK(made.at("v least").number(row) == least);
+        CHECK(made.at("v most").number(row) == most);
+    }
+    csv_table lone = table_of("t,v\n1,2\n2,NA\n");
+    add_group_statistics(lone, {"t"}, {"v"}, {});
+    CHECK(!lone.at("v mean").is_number(1));
+
+    table_config config{.statistics_of = {"t", "p"}, .target = {"y"}, .task = table_task::classes};
+    config.split.time = {"t"};
+    const data_parts parts = table_parts(table_of(text), config);  // v, w, p and four columns, v with a mask
+    CHECK(parts.sample == shape{2 + 2 + 3 + 4});
+    config.statistics_of = {"q"};
+    CHECK_THAT(message_of([&] { table_parts(table_of(text), config); }), Contains("no column 'q'"));
+}
+
 TEST_CASE("table: samples are rows, targets are standardised by training rows", "[table]") {
     table_config config{.columns = {"x"}, .target = {"xx"}, .choices = {.logarithms = {}}};
     config.split = {.kind = table_split::chosen, .group = "w", .tested = {"red"}};
@@ -177,7 +247,7 @@ TEST_CASE("table: samples are rows, targets are standardised by training rows", 
 TEST_CASE("table: histories end where the horizon begins", "[table]") {
     std::string text = "year,hour,v\n";
     for (int i = 0; i < 30; ++i)
-        text += concat(2000 + i / 10, ',', i % 10, ',', i == 12 ? "NA" : shortest_digits(i), '\n');
+        text += concat(2000 + i / 10, ',', i % 10, ',', i == 12 ? "NA" : text_of(static_cast<double>(i)), '\n');
     table_config config{.target = {"v"}, .skip_missing_targets = true, .history = 3, .horizon = 2};
     config.columns = {"v"};
     config.split = {.kind = table_split::time, .time = {"year", "hour"}, .tested = {"2002"}};

@@ -2,6 +2,7 @@
 #include "sanitized.hpp"
 
 #include <cairn/models/autoencoder.hpp>
+#include <cairn/models/cnn.hpp>
 #include <cairn/models/cosmoflow.hpp>
 #include <cairn/models/lenet.hpp>
 #include <cairn/models/map_cnn.hpp>
@@ -151,6 +152,19 @@ TEST_CASE("models: laws", "[laws][models]") {
                               return map_cnn<decltype(t)>({.in_channels = 2, .outputs = 2, .filters = {4, 6}});
                           }),
           20);
+    laws::law_case profile = laws::make_case("cnn of a profile", {2, 40}, [](auto t) {
+        return cnn<decltype(t)>({40},
+                                {.filters = {3, 4}, .kernel = 5, .stride = 1, .pool = 2, .hidden = {6}, .outputs = 2});
+    });
+    profile.wrong = std::nullopt;  // what does not fit meets a layer behind
+    check(profile, 20);
+    check(laws::make_case("cnn of a text", {2, 12, 5},
+                          [](auto t) {
+                              return cnn<decltype(t)>(
+                                  {12, 5},
+                                  {.filters = {4}, .kernel = 3, .stride = 1, .global_pool = true, .outputs = 3});
+                          }),
+          12);
     const unet_config volume{.channels = 2, .filters = 2, .levels = 3, .classes = 3};
     check(laws::make_case("unet", {2, 4, 4, 8, 2}, [volume](auto t) { return unet<decltype(t)>(volume); }), 40);
     const unet_config picture{.filters = 3, .levels = 2, .classes = 2, .dims = 2, .normalise = false};

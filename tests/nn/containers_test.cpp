@@ -65,6 +65,13 @@ TEST_CASE("flatten: laws", "[laws][flatten]") {
     laws::check_laws(c);
 }
 
+TEST_CASE("unsqueeze: laws", "[laws][flatten]") {
+    law_case c = make_case("unsqueeze", {3, 4, 2}, [](auto t) { return unsqueeze<decltype(t)>(); });
+    c.wrong = std::nullopt;
+    laws::check_laws(c);
+    CHECK(unsqueeze<float>().output_shape({3, 4, 2}) == shape{3, 4, 2, 1});
+}
+
 TEST_CASE("flatten: in front of a layer that has no gradient of its input", "[flatten]") {
     sequential<float> net = chain<float>(flatten<float>(), embedding<float>({.num_embeddings = 5, .embedding_dim = 2}));
     laws::bench<float> b{any_layer<float>(std::move(net))};

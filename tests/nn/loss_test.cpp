@@ -134,6 +134,28 @@ TEST_CASE("cross-entropy equals the plain loop, and its gradient the differences
     require_near(got32.gradient, doubles(got.gradient), 3e-6);
 }
 
+TEST_CASE("cross-entropy by rows: parts of a batch add up, whatever their classes weigh") {
+    const cairn::index_t rows = 10, classes = 4;
+    const cross_entropy whole{.class_weights = {0.5, 3, 1, 0}, .by_rows = true},
+        by_weight{.class_weights = {0.5, 3, 1, 0}};
+    const auto x = normal<double>({rows, classes}, 2.0, 5);
+    const auto labels = labels_for(rows, classes);
+    double weights = 0;
+    for (const int y : labels.span()) weights += whole.class_weights[static_cast<std::size_t>(y)];
+    const auto got = whole(x.clone(), labels);
+    CHECK(got.value == Approx(by_weight(x.clone(), labels).value * weights / rows));
+    double sum = 0;
+    for (const cairn::index_t first : {0, 3}) {
+        const cairn::index_t n = first ? 7 : 3;
+        const auto part = whole(x.slice(first * classes, {n, classes}).clone(), labels.slice(first, {n}));
+        sum += part.value * static_cast<double>(n) / rows;
+        for (cairn::index_t i = 0; i < n * classes; ++i)
+            CHECK(part.gradient[i] * static_cast<double>(n) / rows ==
+                  Approx(got.gradient[first * classes + i]).margin(1e-15));
+    }
+    CHECK(sum == Approx(got.value));
+}
+
 TEST_CASE("cross-entropy of images has one label for each pixel") {
     const auto x = normal<double>({2, 3, 5, 4}, 1.0, 1);
     const auto labels = labels_for(30, 4).reshaped({2, 3, 5});

@@ -101,7 +101,7 @@ TEST_CASE("versions: figures of each as in its own run, of their mean as of the 
         reader.load_network(directory);
         std::size_t at = 0;
         evaluate(parts.update.algorithm->stages(), parts.update.algorithm->goal(), *parts.batches.test, {}, 1,
-                 [&](tensor<float> y) {
+                 [&](tensor<float> y, const batch&) {
                      for (index_t i = 0; i < y.size(); ++i, ++at) {
                          if (at == outputs.size()) outputs.push_back(0);
                          outputs[at] += static_cast<double>(y[i]) / 2;

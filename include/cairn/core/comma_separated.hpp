@@ -6,6 +6,7 @@
 #include <cairn/core/shape.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,17 @@ inline std::string take_quoted_cell(std::string_view& text, index_t& line) {
 }
 
 }  // namespace detail
+
+/// A cell as it is written: in quotes where it has to be; line ends become blanks.
+inline std::string quoted_cell(std::string text) {
+    for (char& c : text)
+        if (c == '\n' || c == '\r') c = ' ';
+    const bool plain = text.find_first_of(",\"") == std::string::npos;
+    if (plain && (text.empty() || (!std::isspace(text.front()) && !std::isspace(text.back())))) return text;
+    std::string quoted = "\"";
+    for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return quoted + '"';
+}
 
 /// row(line, cells) for each line; an empty one has a single empty cell. Throws naming the line of an open quote.
 template <class Row>

@@ -34,6 +34,7 @@ struct batch : batch_tensors {
     index_t count = 0;                 // N: samples of this rank
     index_t global_count = 0;          // samples of all ranks, before any was left out
     index_t first_sample = 0;          // of those, before the ones of this rank
+    std::vector<index_t> samples;      // their numbers in the data set
     std::vector<std::string> skipped;  // names of the samples left out of this batch
 };
 

@@ -208,6 +208,7 @@ private:
                 continue;
             }
             const index_t to = out.count++;
+            out.samples.push_back(j.part.samples[static_cast<std::size_t>(k)]);
             if (k != to) b.move(k, to);
         }
         static_cast<batch_tensors&>(out) = b.first(out.count);

@@ -30,6 +30,7 @@ struct session_options {
     std::int64_t max_epochs = -1;
     std::vector<std::filesystem::path> evaluate = {};  // versions to test, without training
     bool fresh_statistics = false;                     // of them: batch norm's, of an epoch of training samples
+    std::filesystem::path predictions = {};            // where those for the test part go; empty: nowhere
 };
 
 }  // namespace cairn

@@ -45,8 +45,7 @@ using data_formats = registry<data_parts (*)(configuration&, bool without_files,
 
 namespace detail {
 
-inline std::filesystem::path data_path(configuration& settings, const data_source& source) {
-    const std::string name = settings.get("data.name", std::string(source.folder));
+inline std::filesystem::path data_path(configuration& settings, const data_source& source, const std::string& name) {
     std::filesystem::path fallback = std::filesystem::path("data") / name;
     if (const char* root = std::getenv("CAIRN_DATA")) fallback = std::filesystem::path(root) / name;
     const std::filesystem::path path = settings.get("data.path", fallback.string());
@@ -67,11 +66,13 @@ private:
         Format format;
         settings_table table(settings, concat("data.", Format::name));
         format.read(table);
-        if (without_files) return format.without_files(seed);
-        if constexpr (requires { format.load(); })
-            return format.load();
-        else
-            return format.load(detail::data_path(settings, Format::source));
+        if constexpr (requires { format.load(); }) {
+            return without_files ? format.without_files(seed) : format.load();
+        } else {
+            const std::string name = settings.get("data.name", std::string(Format::source.folder));
+            return without_files ? format.without_files(seed)
+                                 : format.load(detail::data_path(settings, Format::source, name));
+        }
     }
 };
 template <class Format>

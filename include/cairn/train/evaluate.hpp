@@ -16,7 +16,7 @@ namespace cairn {
 /// Outputs as they are.
 struct unchanged_outputs {
     template <class Tensor>
-    Tensor operator()(Tensor y) const {
+    Tensor operator()(Tensor y, const batch& /*of*/) const {
         return y;
     }
 };
@@ -40,10 +40,10 @@ evaluation evaluate(model_stages<D, T>& model, const any_objective<D>& goal, Loa
                                   .memory = memory}};
     };
     const auto output = [&](int m, tensor<T, D> of_model) {
-        const tensor<float, D> y = change(cast<float>(std::move(of_model)));
+        const device_batch<D>& all = batches[static_cast<std::size_t>(m)];
+        const tensor<float, D> y = change(cast<float>(std::move(of_model)), all.host);
         if constexpr (requires { data.prepare(); })
             if (in_flight == 1) data.prepare();
-        const device_batch<D>& all = batches[static_cast<std::size_t>(m)];
         const index_t count = all.host.count;
         goal.add(over.counts(count) ? sums : of_others, y, samples_of(all, over.outputs_of(count)));
     };

@@ -4,6 +4,7 @@
 
 #include <cairn/train/evaluate.hpp>
 #include <cairn/train/mean_prediction.hpp>
+#include <cairn/train/predictions.hpp>
 #include <cairn/train/read_versions.hpp>
 #include <cairn/train/run_messages.hpp>
 #include <cairn/train/run_parts.hpp>
@@ -55,7 +56,8 @@ inline void print_figures(const std::string& name, const nlohmann::json& figures
 }  // namespace detail
 
 /// Collective. Returns {"versions": [figures of each], "mean": figures of the mean, of several}, figures on rank 0's
-/// terminal too. Throws where a version is of another network, or the data have no test set.
+/// terminal too; options.predictions has the predictions of the one version, or their mean. Throws where a version is
+/// of another network, or the data have no test set.
 template <Device D, class T>
 nlohmann::json evaluate_versions(run_parts<D, T>& run) {
     const session_options& options = run.task.options;
@@ -69,6 +71,10 @@ nlohmann::json evaluate_versions(run_parts<D, T>& run) {
             run, evaluate(run.update.algorithm->stages(), run.update.algorithm->goal(), *run.batches.test,
                           run.model.over, run.mesh.axes.pipeline, change, run.streams.test.get()));
     };
+    std::optional<prediction_file> file = predictions_of(run);
+    const auto note = [&](const tensor<float, D>& y, const batch& b) {
+        if (file) file->add(y.on_host(memory_category::workspace), b);
+    };
     std::optional<mean_prediction> mean;
     if (options.evaluate.size() > 1) mean.emplace(run.update.algorithm->goal().averages());
     nlohmann::json versions = nlohmann::json::array(), result;
@@ -76,8 +82,8 @@ nlohmann::json evaluate_versions(run_parts<D, T>& run) {
         reader.load_network(version);
         run.average_buffers();
         if (options.fresh_statistics) detail::renew_statistics(run);
-        nlohmann::json figures = test([&](tensor<float, D> y) {
-            if (mean) mean->add(y);
+        nlohmann::json figures = test([&](tensor<float, D> y, const batch& b) {
+            mean ? mean->add(y) : note(y, b);
             return y;
         });
         if (mean) mean->next_network();
@@ -87,9 +93,14 @@ nlohmann::json evaluate_versions(run_parts<D, T>& run) {
     }
     result["versions"] = std::move(versions);
     if (mean) {  // the last network's outputs are replaced
-        result["mean"] = test([&](const tensor<float, D>& y) { return mean->template output<D>(y.shape()); });
+        result["mean"] = test([&](const tensor<float, D>& y, const batch& b) {
+            tensor<float, D> of_all = mean->template output<D>(y.shape());
+            note(of_all, b);
+            return of_all;
+        });
         if (run.is_root()) detail::print_figures("mean of their predictions", result["mean"]);
     }
+    if (file) file->write(run.world, run.task.data.test);
     return result;
 }
 

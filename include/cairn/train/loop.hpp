@@ -11,8 +11,10 @@
 #include <cairn/perf/machine.hpp>
 #include <cairn/perf/rapl.hpp>
 #include <cairn/train/evaluate.hpp>
+#include <cairn/train/first_lines.hpp>
 #include <cairn/train/launches.hpp>
 #include <cairn/train/metrics_log.hpp>
+#include <cairn/train/predictions.hpp>
 #include <cairn/train/process.hpp>
 #include <cairn/train/progress.hpp>
 #include <cairn/train/report.hpp>
@@ -47,7 +49,7 @@ public:
         try_short_batch(run_);
         discover_layers(run_);
         open();
-        print_head();
+        if (run_.is_root()) print_first_lines(run_, directory_->path());
         run_.batches.train->reset_stats();
         first_step_ = algorithm_.steps();
         if (run_.task.options.on_start) run_.task.options.on_start(run_.batches.last_step - first_step_);
@@ -105,6 +107,9 @@ private:
 
     void open() {
         const bool resuming = !run_.task.options.resume.empty();
+        require(run_.batches.test || run_.task.options.predictions.empty(),
+                "--predictions: there is no test; set train.test_every above 0, or take data that have a test part");
+        predictions_of(run_);  // refused now rather than after the last step
         if (run_.is_root()) open_directory(resuming);
         if (saves_states()) versions_.emplace(run_, directory(), log_.progress());
         // A run that ended before its first state was saved starts again.
@@ -305,10 +310,16 @@ private:
         run_.average_buffers();
         run_.batches.test->reset_stats();
         evaluation sums = algorithm_.goal().start();
+        std::optional<prediction_file> file;
+        if (step == run_.batches.last_step) file = predictions_of(run_);
+        const auto noted = [&](tensor<float, D> y, const batch& b) {
+            if (file) file->add(y.on_host(memory_category::workspace), b);
+            return y;
+        };
         std::string mine;
         try {
             sums = evaluate(algorithm_.stages(), algorithm_.goal(), *run_.batches.test, run_.model.over,
-                            run_.mesh.axes.pipeline, unchanged_outputs{}, run_.streams.test.get());
+                            run_.mesh.axes.pipeline, noted, run_.streams.test.get());
         } catch (const error& e) {
             if (run_.world.size() > run_.mesh.axes.data) throw;  // ranks that share the model wait in it
             mine = e.what();
@@ -318,6 +329,7 @@ private:
             if (!all[r].empty()) return concat(all.size() > 1 ? concat("rank ", r, ": ") : "", all[r]);
         if (const auto skipped = run_.batches.test->stats().skipped; skipped > 0)
             line_.print(concat(skipped, " corrupt test samples were left out"));
+        if (file) file->write(run_.world, run_.task.data.test);
         if (run_.replicas.ranks) add_over_ranks(run_.replicas.ranks->everyone, sums);
         outcome_.test = std::move(sums);
         outcome_.metrics = algorithm_.goal().metrics(outcome_.test);
@@ -335,22 +347,6 @@ private:
     // Returns when the state of the last step is on disk.
     void save() {
         with_versions([](auto& versions) { versions.finish(); });
-    }
-
-    void print_head() const {
-        if (!run_.is_root()) return;
-        std::fprintf(
-            stderr, "%s: %td training and %td test samples of %s, %td parameters, %.2f GFLOP a training sample\n",
-            run_.task.name.c_str(), run_.task.data.train.size(), run_.task.data.test ? run_.task.data.test.size() : 0,
-            concat(run_.task.data.sample).c_str(), run_.model.parameters, run_.model.training_flops / 1e9);
-        print_learned(run_.task.data);
-        std::fprintf(stderr, "%lld epochs of %td steps, batch %td, on %s, %s, seed %llu, results in %s\n",
-                     static_cast<long long>(run_.batches.epochs), run_.batches.train->batches_per_epoch(),
-                     run_.task.batch, D::name, run_.processors().c_str(),
-                     static_cast<unsigned long long>(run_.task.seed), directory_->path().c_str());
-        const std::string scope = run_.update.curvature ? run_.update.curvature->scope() : "";
-        const bool whole = run_.world.size() == run_.mesh.axes.data;
-        if (!scope.empty()) std::fprintf(stderr, "%s%s\n", whole ? "" : "rank 0: ", scope.c_str());
     }
 
     void print_test() {

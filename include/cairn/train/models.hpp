@@ -194,7 +194,8 @@ struct cnn_entry {
     static constexpr const char* name = "cnn";
     template <class T, Device D>
     static sequential<T, D> make(configuration& settings, const model_ends& ends) {
-        ends.need_axes(name, 3, "(H, W, C)");
+        require(ends.sample.rank() >= 1 && ends.sample.rank() <= 4, "model ", name,
+                " takes samples (W), (W, C), (H, W, C) or (D, H, W, C), the data have ", ends.sample);
         cnn_config c{.outputs = ends.outputs};
         const auto widths = [&](const char* setting, std::vector<std::int64_t> usual) {
             const auto given = settings.get(setting, std::move(usual), layer_width);
@@ -204,6 +205,9 @@ struct cnn_entry {
         c.hidden = widths("model.hidden", {});
         c.kernel = settings.get("model.kernel", c.kernel, from_to(1, 64));
         c.stride = settings.get("model.stride", c.stride, from_to(1, 64));
+        c.pool = settings.get("model.pool", c.pool, from_to(1, 64));
+        c.global_pool = settings.get("model.global_pool", c.global_pool);
+        c.dropout = settings.get("model.dropout", c.dropout, from_below(0, 1));
         return cnn<T, D>(ends.sample, c);
     }
 };

@@ -102,6 +102,12 @@ struct cross_entropy_entry {
     static any_objective<D> make(configuration& settings, const objective_ends& ends) {
         cross_entropy loss;
         loss.label_smoothing = settings.get("loss.label_smoothing", 0.0, from_below(0, 1));
+        loss.class_weights = settings.get("loss.class_weights", std::vector<double>{}, from_to(0, 1e6));
+        loss.by_rows = true;
+        const auto given = std::ssize(loss.class_weights);
+        require(given == 0 || given == ends.info.count(), "loss.class_weights has ", given, " numbers for ",
+                ends.info.count(), " classes: ", listed(ends.info.names));
+        require(given == 0 || !ends.cut_over, "loss.class_weights: the classes are cut over ranks (parallel.tensor)");
         return objective_of_data<D>(ends, loss);
     }
 };

@@ -10,6 +10,7 @@
 //   loader_batch_size, loader_batches, loader_samples, loader_stream   of an epoch: what cursor, steps and schedules
 //                            count in
 //   activations              bounds and plan of packed activations
+//   data_learned             what the data set has learned of its training part, such as means and categories
 //   machine/kernels          which kernels were chosen (kernel_choices.hpp); in no digest of a version
 //   progress/…               what metrics.jsonl has not yet of the last steps
 // Tensors have the names and extents of the whole model, so that any mesh reads what any other has saved. Ranks that
@@ -83,6 +84,7 @@ public:
         if (run_.update.activations && !activations_.empty())
             restore(*run_.update.activations, std::span(&activations_, 1));
         require_same_epochs();
+        require_same_learning();
         run_.update.algorithm->stages().values_changed();
         run_.update.algorithm->state_loaded();
         run_.batches.train->seek({static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)});
@@ -107,6 +109,23 @@ private:
         require(counted_ == epoch_numbers{} || counted_ == counted_here(), "the run was saved with ", counted_.text(),
                 "; with the settings and data of its continuation these are ", counted_here().text(),
                 ". Go on with the same train.batch, train.drop_last, data.stream and data, or start a new run");
+    }
+    static std::string learned_here(const data_parts& data) {
+        std::string text;
+        for (const std::string& line : data.learned) text += line + '\n';
+        return text;
+    }
+    // A network upon other means, bins or categories answers another question.
+    void require_same_learning() const {
+        const std::string here = learned_here(run_.task.data);
+        if (learned_.empty() || learned_ == here) return;
+        const auto first = static_cast<std::size_t>(std::ranges::mismatch(learned_, here).in1 - learned_.begin());
+        const auto line_at = [&](const std::string& text) {
+            const std::size_t begin = text.substr(0, first).rfind('\n') + 1;
+            return text.substr(begin, text.find('\n', begin) - begin);
+        };
+        fail("the run was saved with data of which it learned '", line_at(learned_), "'; here they give '",
+             line_at(here), "'. Go on with the same file, split and encodings, or start a new run");
     }
     // Those of this machine, as rank 0 sees it: all ranks take the same.
     void take_kernels() const {
@@ -302,6 +321,8 @@ private:
         }
         if (run_.update.activations) activations_ = text_of(*run_.update.activations);
         if (run_.update.activations || loads) view_.add("activations", activations_, optional);
+        learned_ = loads ? "" : learned_here(run_.task.data);
+        if (!learned_.empty() || loads) view_.add("data_learned", learned_, optional);
         if (!loads && run_.is_root() && !on_phantom_rank()) kernels_ = kernel_choices();
         view_.add("machine/kernels", kernels_, optional);
         divergence_watch& watch = run_.update.divergence;
@@ -337,7 +358,7 @@ private:
     algorithm_state<D> algorithm_;
     staged_tensors<D> host_copies_;
     loss_scaler::state scale_;
-    std::string activations_, kernels_;
+    std::string activations_, kernels_, learned_;
     std::int64_t loader_epoch_ = 0, loader_batch_ = 0;
     epoch_numbers counted_;
     state_view view_;

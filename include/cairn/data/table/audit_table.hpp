@@ -92,7 +92,7 @@ private:
         }
         if (is_leak)
             say(true, "column '", column.name, "' alone predicts the target (", figure,
-                shortest_digits(std::round(1000 * alone) / 1000), " on the test rows)",
+                cairn::text_of(std::round(1000 * alone) / 1000), " on the test rows)",
                 names ? ", and its values look like names of rows" : "",
                 "; is it known when the prediction is due? If not, data.table.leave_out");
         else if (names)
@@ -101,6 +101,7 @@ private:
 
     // Of numbers more than 20 whole ones in a range of at most four times their number.
     bool names_rows(const csv_column& column) const {
+        if (is_in(config_.choices.text, column.name)) return false;
         std::set<std::string> all;
         double least = std::numeric_limits<double>::max(), most = std::numeric_limits<double>::lowest();
         index_t numbers = 0, rows = 0;

@@ -5,12 +5,14 @@
 //                e_t = (v − b_{t−1}) / (b_t − b_{t−1}), from 0 to 1; beyond the outer edges the line goes on for the
 //                width of a bin, and no further: a cell far outside must not decide alone
 //   categories   1 at the cell's category, else 0: a linear layer upon it is a table of trained vectors
+//   text         the first `text_length` bytes of the cell: of each 1 at its byte among those of the training cells,
+//                else 0, as (text_length, bytes); what is behind the text's end is 0
 // and, where training cells are missing, one more input: 1 at a missing cell, whose other inputs are 0.
 
+#include <cairn/core/interval.hpp>
 #include <cairn/data/csv.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 #include <span>
@@ -38,6 +40,8 @@ struct column_choices {
     index_t bins = 8;                     // T, at most
     std::vector<std::string> logarithms;  // columns whose logarithm is taken
     std::vector<std::string> categories;  // columns of numbers that name categories; those of words always do
+    std::vector<std::string> text;        // columns of text, such as formulas of molecules
+    index_t text_length = 128;            // bytes of a text
     std::vector<std::string> missing{"", "NA", "NaN", "nan", "?"};  // words for a missing cell
 
     bool is_missing(const csv_column& column, index_t row) const { return detail::is_missing(column, row, missing); }
@@ -46,15 +50,9 @@ struct column_choices {
 /// Beyond, words of a column are taken for text or names of rows.
 inline constexpr std::size_t most_categories = 256;
 
-/// The shortest digits that give back the number.
-inline std::string shortest_digits(double number) {
-    char digits[32];
-    return {digits, std::to_chars(digits, digits + sizeof digits, number).ptr};
-}
-
-/// The text of a cell: a word, or the shortest digits of a number.
+/// The text of a cell: a word, or the shortest text of a number.
 inline std::string cell_text(const csv_column& column, index_t row) {
-    return column.is_number(row) ? shortest_digits(column.number(row)) : column.word(row);
+    return column.is_number(row) ? text_of(column.number(row)) : column.word(row);
 }
 
 /// The number in a cell, or its logarithm. Throws naming column and row where it has none.
@@ -114,7 +112,9 @@ public:
         has_mask_ = present.size() < rows.size();
         require(!present.empty(), "column '", name_, "' has no value in the training part; leave it out");
         const bool of_words = std::ranges::none_of(present, [&](index_t row) { return column.is_number(row); });
-        if (of_words || detail::is_in(choices.categories, name_))
+        if (detail::is_in(choices.text, name_))
+            learn_text(column, present, choices.text_length);
+        else if (of_words || detail::is_in(choices.categories, name_))
             learn_categories(column, present);
         else
             learn_numbers(column, present, choices);
@@ -122,6 +122,10 @@ public:
 
     /// Number of inputs.
     index_t width() const { return values() + has_mask_; }
+    /// Of a sample that has this column alone.
+    shape sample() const {
+        return text_length_ > 0 && !has_mask_ ? shape{text_length_, std::ssize(bytes_)} : shape{width()};
+    }
 
     /// The inputs of a row. Throws naming the column and the row on a cell that the training part does not prepare for.
     void encode(const csv_column& column, index_t row, float* out) const {
@@ -132,6 +136,7 @@ public:
         std::fill_n(out, width(), 0.0f);
         if (has_mask_) out[values()] = missing;
         if (missing) return;
+        if (text_length_ > 0) return encode_text(cell_text(column, row), out);
         if (!categories_.empty()) {
             const std::string text = cell_text(column, row);
             const auto found = std::ranges::lower_bound(categories_, text);
@@ -155,7 +160,10 @@ public:
     /// One line: what was learned.
     std::string describe() const {
         std::string text = concat(name_, logarithm_ ? ", logarithm: " : ": ");
-        if (!categories_.empty())
+        if (text_length_ > 0)
+            text += concat("text of at most ", text_length_, " bytes, ", bytes_.size(),
+                           " different ones, the longest of ", longest_);
+        else if (!categories_.empty())
             text += concat(categories_.size(), " categories: ", listed(categories_));
         else if (!edges_.empty())
             text += concat(edges_.size() - 1, " bins from ", edges_.front(), " to ", edges_.back());
@@ -166,6 +174,7 @@ public:
 
 private:
     index_t values() const {
+        if (text_length_ > 0) return text_length_ * std::ssize(bytes_);
         return static_cast<index_t>(!categories_.empty() ? categories_.size() : edges_.empty() ? 1 : edges_.size() - 1);
     }
 
@@ -175,9 +184,29 @@ private:
         for (const index_t row : present) {
             all.insert(cell_text(column, row));
             require(all.size() <= most_categories, "column '", name_, "' has more than ", most_categories,
-                    " different words: text, or names of rows; leave it out");
+                    " different words: text, or names of rows; leave it out, or name it in data.table.text");
         }
         categories_.assign(all.begin(), all.end());
+    }
+
+    void learn_text(const csv_column& column, std::span<const index_t> present, index_t length) {
+        require(!logarithm_, "column '", name_, "' is text, which has no logarithm");
+        text_length_ = length;
+        std::set<char> all;
+        for (const index_t row : present) {
+            const std::string text = cell_text(column, row);
+            longest_ = std::max(longest_, std::ssize(text));
+            all.insert(text.begin(), text.begin() + std::min(std::ssize(text), length));
+        }
+        bytes_.assign(all.begin(), all.end());
+    }
+
+    void encode_text(const std::string& text, float* out) const {
+        for (index_t i = 0; i < std::min(std::ssize(text), text_length_); ++i) {
+            const auto found = std::ranges::lower_bound(bytes_, text[static_cast<std::size_t>(i)]);
+            if (found != bytes_.end() && *found == text[static_cast<std::size_t>(i)])
+                out[i * std::ssize(bytes_) + (found - bytes_.begin())] = 1;
+        }
     }
 
     void learn_numbers(const csv_column& column, std::span<const index_t> present, const column_choices& choices) {
@@ -198,8 +227,10 @@ private:
     std::vector<std::string> missing_;  // words
     bool logarithm_ = false, has_mask_ = false;
     double mean_ = 0, deviation_ = 1;
-    std::vector<double> edges_;            // of bins; empty: by mean and deviation
-    std::vector<std::string> categories_;  // sorted; empty: numbers
+    std::vector<double> edges_;              // of bins; empty: by mean and deviation
+    std::vector<std::string> categories_;    // sorted; empty: numbers
+    std::string bytes_;                      // of texts, sorted
+    index_t text_length_ = 0, longest_ = 0;  // 0: no text
 };
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 // The parts of a table, with what is learned on the training rows: the encoding of each column, the classes or the mean
 // and the deviation of each target. Everything is checked here, so that reading a sample cannot fail.
 
+#include <cairn/data/table/group_statistics.hpp>
 #include <cairn/data/table/table_rows.hpp>
 
 #include <algorithm>
@@ -37,6 +38,7 @@ class table_learner {
 public:
     table_learner(csv_table cells, const table_config& config) : config_(config) {
         made_->cells = std::move(cells);
+        add_statistics();
         made_->history = config.history;
         made_->horizon = config.horizon;
         for (const std::string& name : config_.target) targets_.push_back(&made_->cells.at(name));
@@ -70,6 +72,32 @@ public:
     }
 
 private:
+    // Before anything points to a column.
+    void add_statistics() {
+        if (config_.statistics_of.empty()) return;
+        const auto has_numbers = [&](const csv_column& column) {
+            for (index_t row = 0; row < column.rows(); ++row)
+                if (!column.is_number(row) && !config_.choices.is_missing(column, row)) return false;
+            return true;
+        };
+        std::vector<std::string> columns;
+        for (const csv_column& column : made_->cells.columns)
+            if (is_chosen(column) && !is_in(config_.statistics_of, column.name) &&
+                !is_in(config_.choices.categories, column.name) && has_numbers(column))
+                columns.push_back(column.name);
+        const auto before = std::ssize(made_->cells.columns);
+        add_group_statistics(made_->cells, config_.statistics_of, columns, config_.choices);
+        for (auto c = made_->cells.columns.begin() + before; c != made_->cells.columns.end(); ++c)
+            statistics_.push_back(c->name);
+    }
+
+    // Whether a column of the file is an input by its name.
+    bool is_chosen(const csv_column& column) const {
+        if (!config_.columns.empty()) return is_in(config_.columns, column.name);
+        return !is_in(config_.target, column.name) && !is_in(config_.leave_out, column.name) &&
+               !is_in(config_.split.time, column.name) && column.name != config_.split.group;
+    }
+
     // Of rows, if there are classes.
     std::vector<std::int32_t> labels_of(const std::vector<index_t>& rows) const {
         std::vector<std::int32_t> labels;
@@ -130,7 +158,7 @@ private:
         std::int32_t n = 0;
         for (auto& [value, label] : known) {
             label = n++;
-            made_->info.names.push_back(value.second.empty() ? shortest_digits(value.first) : value.second);
+            made_->info.names.push_back(value.second.empty() ? cairn::text_of(value.first) : value.second);
         }
         made_->labels.assign(static_cast<std::size_t>(made_->cells.rows()), -1);
         for (const index_t row : rows) made_->labels[static_cast<std::size_t>(row)] = known.at(key(row));
@@ -151,17 +179,14 @@ private:
     }
 
     void choose_inputs() {
-        const std::vector<std::string>& named = config_.columns;
-        for (const std::vector<std::string>* list :
-             {&config_.columns, &config_.leave_out, &config_.choices.logarithms, &config_.choices.categories})
+        for (const std::vector<std::string>* list : {&config_.columns, &config_.leave_out, &config_.choices.logarithms,
+                                                     &config_.choices.categories, &config_.choices.text})
             for (const std::string& name : *list) made_->cells.at(name);  // is there
         for (const csv_column& column : made_->cells.columns) {
             const bool is_target = is_in(config_.target, column.name);
-            require(!is_target || config_.history || !is_in(named, column.name), "data.table.columns: '", column.name,
-                    "' is the target");
-            const bool other = is_target || is_in(config_.leave_out, column.name) ||
-                               is_in(config_.split.time, column.name) || column.name == config_.split.group;
-            if (named.empty() ? !other : is_in(named, column.name)) made_->inputs.push_back(&column);
+            require(!is_target || config_.history || !is_in(config_.columns, column.name), "data.table.columns: '",
+                    column.name, "' is the target");
+            if (is_chosen(column) || is_in(statistics_, column.name)) made_->inputs.push_back(&column);
         }
     }
 
@@ -169,7 +194,7 @@ private:
     void leave_out_constant(const std::vector<index_t>& rows) {
         std::erase_if(made_->inputs, [&](const csv_column* column) {
             const std::string why = says_nothing(*column, rows);
-            require(why.empty() || config_.columns.empty(), made_->cells.name, ": ", why);
+            require(why.empty() || !is_in(config_.columns, column->name), made_->cells.name, ": ", why);
             return !why.empty();
         });
         require(!made_->inputs.empty(), made_->cells.name, ": no column is left as an input");
@@ -204,6 +229,7 @@ private:
     table_config config_;
     std::shared_ptr<encoded_table> made_ = std::make_shared<encoded_table>();
     std::vector<const csv_column*> targets_;
+    std::vector<std::string> statistics_;  // names of columns that are not in the file
 };
 
 }  // namespace detail

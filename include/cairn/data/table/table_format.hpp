@@ -19,7 +19,8 @@ struct table_format {
     void read(Table& table) {
         config.read(table);
     }
-    /// Of so many columns of numbers as are named, else 16; of two classes, or the values or answers that are named.
+    /// Of so many columns of numbers as are named, else 16, or of a text of 32 different bytes; of two classes, or the
+    /// values or answers that are named.
     data_parts without_files(std::uint64_t seed) const {
         const index_t columns = config.columns.empty() ? 16 : static_cast<index_t>(config.columns.size()),
                       width = columns * (config.choices.piecewise ? config.choices.bins : 1);
@@ -30,7 +31,11 @@ struct table_format {
             info.mean.assign(info.names.size(), 0);
             info.scale.assign(info.names.size(), 1);
         }
-        return synthetic_parts(config.history ? shape{config.history, width} : shape{width}, std::move(info), seed);
+        const bool is_text = config.columns.size() == 1 && config.columns == config.choices.text;
+        const shape sample = config.history ? shape{config.history, width}
+                             : is_text      ? shape{config.choices.text_length, 32}
+                                            : shape{width};
+        return synthetic_parts(sample, std::move(info), seed);
     }
     data_parts load(const std::filesystem::path& path) const {
         const learned_table learned = learn_table(read_csv(file_in(path), config.header), config);

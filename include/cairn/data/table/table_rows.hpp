@@ -25,6 +25,7 @@ struct table_config {
     std::vector<std::string>
         columns;  // inputs; empty: all that are neither targets, nor groups, nor times, nor left out
     std::vector<std::string> leave_out;
+    std::vector<std::string> statistics_of;  // group_statistics.hpp: over rows that agree in these columns; none: {}
     std::vector<std::string> target;
     table_task task = table_task::of_column;  // classes where the target's cells are words, else values
     bool skip_missing_targets = false;        // leave rows out whose target is missing; otherwise they are an error
@@ -39,6 +40,7 @@ struct table_config {
         table("header", header);
         table("columns", columns);
         table("leave_out", leave_out);
+        table("statistics_of", statistics_of);
         table("target", target);
         table("task", task,
               {{"of_column", table_task::of_column},
@@ -50,6 +52,8 @@ struct table_config {
         table("bins", choices.bins, from_to(2, 1024));
         table("logarithms", choices.logarithms);
         table("categories", choices.categories);
+        table("text", choices.text);
+        table("text_length", choices.text_length, from_to(1, 1 << 16));
         table("missing", choices.missing);
         table("split", split.kind,
               {{"rows", table_split::rows},
@@ -90,7 +94,7 @@ struct encoded_table {
     }
 };
 
-/// Rows of a table. Sample: (width), or with a history (h, width).
+/// Rows of a table. Sample: (width), of a text alone (length, bytes), with a history (h, width).
 class table_rows {
 public:
     /// Throws naming the cell of a row that cannot be encoded.
@@ -104,7 +108,8 @@ public:
 
     index_t size() const { return static_cast<index_t>(rows_.size()); }
     shape sample_shape() const {
-        return table_->history ? shape{table_->history, table_->width()} : shape{table_->width()};
+        if (table_->history) return {table_->history, table_->width()};
+        return table_->encodings.size() == 1 ? table_->encodings[0].sample() : shape{table_->width()};
     }
     target_info targets() const { return table_->info; }
     std::string sample_name(index_t i) const {

@@ -2,7 +2,8 @@
 // Cross-entropy of softmax(logits) with integer labels.
 //   t_k = (1 − ε) [k = y] + ε / classes            label smoothing ε (Szegedy et al. 2016, section 7)
 //   loss_i = Σ_k w_k t_k (log Σ_j exp x_j − x_k)   class weights w, 1 unless given
-//   value = Σ_i loss_i / Σ_i w_{y_i}               the mean over rows when w = 1
+//   value = Σ_i loss_i / Σ_i w_{y_i}               the mean over rows when w = 1; or, by rows, Σ_i loss_i / rows, whose
+//                                                  mean over the parts of a batch is that of the batch
 // Rows whose label is ignore_index are left out of both sums; their gradient is 0.
 // Tested against a plain loop, numerical gradients and logits of ± 10 000.
 
@@ -35,6 +36,7 @@ struct cross_entropy {
     double label_smoothing = 0;                   // ε in [0, 1]
     std::vector<double> class_weights = {};       // one a class, or none
     weights_on_device kept = {};                  // of class_weights
+    bool by_rows = false;                         // divide by rows in place of their weights
     std::int32_t ignore_index = nothing_ignored;  // label of rows that do not count
 
     /// Throws on a label out of range (naming row, label and classes), on label and weight counts that do not fit, on
@@ -77,7 +79,7 @@ private:
         tensor<T, D> losses({rows}, memory_category::workspace);
         tensor<double, D> all({1}, memory_category::workspace),
             divisor;  // Σ_i w_{y_i}, where the host does not know it
-        if (!class_weights.empty() || ignore_index != nothing_ignored) {
+        if ((!class_weights.empty() && !by_rows) || ignore_index != nothing_ignored) {
             divisor = tensor<double, D>({1}, memory_category::workspace);
             label_weights_into(D{}, rows, classes, labels.data(), weights.data(), divisor.data(), ignore_index);
         }
