@@ -196,7 +196,7 @@ TEST_CASE("table: statistics of the rows of one moment are those of plain loops"
         text += concat(t, ",p", p, ',', i % 7 ? concat(v) : "NA", ",word", i % 2, ',', i % 2, '\n');
     }
     csv_table made = table_of(text);
-    add_group_statistics(made, {"t", "p"}, {"v"}, {});
+    add_group_statistics(made, {.same = {"t", "p"}, .near = {}}, {"v"}, {});
     CHECK(made.names() ==
           std::vector<std::string>{"t", "p", "v", "w", "y", "v mean", "v deviation", "v least", "v most"});
     for (index_t row = 0; row < made.rows(); ++row) {
@@ -211,14 +211,18 @@ TEST_CASE("table: statistics of the rows of one moment are those of plain loops"
         CHECK(made.at("v most").number(row) == most);
     }
     csv_table lone = table_of("t,v\n1,2\n2,NA\n");
-    add_group_statistics(lone, {"t"}, {"v"}, {});
+    add_group_statistics(lone, {.same = {"t"}, .near = {}}, {"v"}, {});
     CHECK(!lone.at("v mean").is_number(1));
+    csv_table around = table_of("d,x,y,v\n1,0,0,1\n1,1,0,2\n1,0,1.5,4\n1,9,9,8\n2,0,0,16\n");
+    add_group_statistics(around, {.same = {"d"}, .near = {"x", "y"}, .radius = 1}, {"v"}, {});
+    CHECK(around.at("v most").numbers == std::vector<double>{2, 2, 4, 8, 16});
+    CHECK(around.at("v mean").numbers == std::vector<double>{1.5, 1.5, 4, 8, 16});
 
-    table_config config{.statistics_of = {"t", "p"}, .target = {"y"}, .task = table_task::classes};
+    table_config config{.statistics = {.same = {"t", "p"}, .near = {}}, .target = {"y"}, .task = table_task::classes};
     config.split.time = {"t"};
     const data_parts parts = table_parts(table_of(text), config);  // v, w, p and four columns, v with a mask
     CHECK(parts.sample == shape{2 + 2 + 3 + 4});
-    config.statistics_of = {"q"};
+    config.statistics.same = {"q"};
     CHECK_THAT(message_of([&] { table_parts(table_of(text), config); }), Contains("no column 'q'"));
 }
 

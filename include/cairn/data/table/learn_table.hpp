@@ -2,7 +2,6 @@
 // The parts of a table, with what is learned on the training rows: the encoding of each column, the classes or the mean
 // and the deviation of each target. Everything is checked here, so that reading a sample cannot fail.
 
-#include <cairn/data/table/group_statistics.hpp>
 #include <cairn/data/table/table_rows.hpp>
 
 #include <algorithm>
@@ -74,7 +73,7 @@ public:
 private:
     // Before anything points to a column.
     void add_statistics() {
-        if (config_.statistics_of.empty()) return;
+        if (!config_.statistics.any()) return;
         const auto has_numbers = [&](const csv_column& column) {
             for (index_t row = 0; row < column.rows(); ++row)
                 if (!column.is_number(row) && !config_.choices.is_missing(column, row)) return false;
@@ -82,11 +81,12 @@ private:
         };
         std::vector<std::string> columns;
         for (const csv_column& column : made_->cells.columns)
-            if (is_chosen(column) && !is_in(config_.statistics_of, column.name) &&
-                !is_in(config_.choices.categories, column.name) && has_numbers(column))
+            if (is_chosen(column) && !is_in(config_.statistics.same, column.name) &&
+                !is_in(config_.statistics.near, column.name) && !is_in(config_.choices.categories, column.name) &&
+                has_numbers(column))
                 columns.push_back(column.name);
         const auto before = std::ssize(made_->cells.columns);
-        add_group_statistics(made_->cells, config_.statistics_of, columns, config_.choices);
+        add_group_statistics(made_->cells, config_.statistics, columns, config_.choices);
         for (auto c = made_->cells.columns.begin() + before; c != made_->cells.columns.end(); ++c)
             statistics_.push_back(c->name);
     }

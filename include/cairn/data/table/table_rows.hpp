@@ -4,6 +4,7 @@
 // rows before the target's.
 
 #include <cairn/data/data_format.hpp>
+#include <cairn/data/table/group_statistics.hpp>
 #include <cairn/data/table/table_split.hpp>
 
 #include <algorithm>
@@ -25,7 +26,7 @@ struct table_config {
     std::vector<std::string>
         columns;  // inputs; empty: all that are neither targets, nor groups, nor times, nor left out
     std::vector<std::string> leave_out;
-    std::vector<std::string> statistics_of;  // group_statistics.hpp: over rows that agree in these columns; none: {}
+    table_neighbours statistics;  // over which rows further inputs are taken (group_statistics.hpp)
     std::vector<std::string> target;
     table_task task = table_task::of_column;  // classes where the target's cells are words, else values
     bool skip_missing_targets = false;        // leave rows out whose target is missing; otherwise they are an error
@@ -40,7 +41,9 @@ struct table_config {
         table("header", header);
         table("columns", columns);
         table("leave_out", leave_out);
-        table("statistics_of", statistics_of);
+        table("statistics_of", statistics.same);
+        table("statistics_near", statistics.near);
+        table("statistics_radius", statistics.radius, from_to(0, 1e9));
         table("target", target);
         table("task", task,
               {{"of_column", table_task::of_column},
