@@ -84,6 +84,17 @@ TEST_CASE("streams: ranks and micro-batches have the losses of one rank, the mem
         for (std::size_t i = 0; i < mine.size(); ++i) CHECK(mine[i] == Approx(expected[i]).epsilon(1e-4));
         CHECK(got["test_loss"].get<double>() == Approx(one["test_loss"].get<double>()).epsilon(1e-4));
     }
+    // Gradients of ranks are summed in an order of their own. Where weights stay as they are, the bits are those of one
+    // rank that has as many micro-batches: every row remembers the same.
+    const auto bits = [&](int ranks, const char* micro_batches) {
+        const std::filesystem::path out = folder / concat("bits", ranks, micro_batches);
+        train(ranks, {.out = out, .resume = {}, .max_steps = 30},
+              {concat("train.micro_batches=", micro_batches), "optimizer.lr=1e-30"}, text);
+        return losses(out);
+    };
+    CHECK(bits(2, "1") == bits(1, "2"));
+    const auto four = bits(4, "1"), pieces = bits(1, "4");
+    for (std::size_t i = 0; i < four.size(); ++i) CHECK(four[i] == Approx(pieces[i]).epsilon(1e-14));
     // What is remembered matters: another memory, other losses from the second step of an epoch on.
     train(1, {.out = folder / "none", .resume = {}, .max_steps = 3}, {"model.memory_length=0"}, text);
     const auto none = losses(folder / "none");
