@@ -80,6 +80,19 @@ TEST_CASE("objective: fields are judged at the pixels that are known, by their w
             CHECK(metrics[k].second == Approx(expected[k].second).epsilon(1e-5));
         }
 
+        // Drawn gradients have the Hessian of a sample's loss over y, 2 weight / values, as their mean square.
+        constexpr index_t draws = 4000;
+        std::vector<double> squares(static_cast<std::size_t>(places * variables));
+        for (std::uint32_t draw = 0; draw < draws; ++draw) {
+            const tensor<float> g = goal.sampled_gradient(y.clone(), {5, 6, draw}, 2);
+            if (draw == 0) CHECK(g.shape() == y.shape());
+            for (index_t i = 0; i < g.size(); ++i)
+                squares[static_cast<std::size_t>(i % (places * variables))] +=
+                    std::pow(count * static_cast<double>(g[i]), 2) / (draws * count);
+        }
+        for (index_t i = 0; i < places * variables; ++i)
+            CHECK(squares[static_cast<std::size_t>(i)] == Approx(2 * weight(i) / (places * variables)).epsilon(0.06));
+
         // The gradient, by differences in double; the value of a batch is the mean of its parts.
         const known_mean_squared in_double{{.outputs = info.weights}};
         tensor<double> x({count, places * variables}), t(x.shape());

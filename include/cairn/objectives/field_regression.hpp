@@ -7,7 +7,7 @@
 // The first two figures are means over the variables.
 
 #include <cairn/nn/loss/known_mean_squared.hpp>
-#include <cairn/objectives/objective.hpp>
+#include <cairn/objectives/regression.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -16,16 +16,43 @@
 
 namespace cairn {
 
+namespace functors {
+
+/// Element i of rows of `columns`, times the factor of its column.
+template <class T>
+struct scale_column {
+    index_t columns;
+    const T* factors;
+    T* x;
+    CAIRN_HD void operator()(index_t i) const { x[i] *= factors[i % columns]; }
+};
+
+}  // namespace functors
+
 class field_regression {
 public:
     static constexpr averaged_outputs averages = averaged_outputs::values;
 
-    explicit field_regression(target_info info) : info_(std::move(info)) { loss_.weights.outputs = info_.weights; }
+    explicit field_regression(target_info info) : info_(std::move(info)) {
+        loss_.weights.outputs = info_.weights;
+        for (const double weight : info_.weights) roots_.push_back(std::sqrt(weight));
+    }
 
     template <Device D>
     loss_result<float, D> loss(tensor<float, D> y, const samples<D>& s) const {
         const tensor<float, D> targets = s.targets.reshaped(y.shape());
         return loss_(std::move(y), targets);
+    }
+
+    /// As that of values of a sample (objectives/regression.hpp), of variance 1 / weight. A value that is not known is
+    /// drawn, too.
+    template <Device D>
+    tensor<float, D> sampled_gradient(tensor<float, D> y, const random_stream& random, index_t first) const {
+        y = regression{info_}.sampled_gradient(std::move(y), random, first);
+        if (roots_.empty() || on_phantom_rank()) return y;
+        const tensor<float, D> roots = kept_roots_.of<float, D>(roots_);
+        for_indices(D{}, y.size(), functors::scale_column<float>{roots.size(), roots.data(), y.data()});
+        return y;
     }
 
     evaluation start() const {
@@ -85,6 +112,8 @@ public:
 private:
     target_info info_;
     known_mean_squared loss_;
+    std::vector<double> roots_;  // of weights
+    weights_on_device kept_roots_;
 };
 
 }  // namespace cairn
