@@ -34,8 +34,8 @@ tensor<T> distance_encodings(index_t n, index_t width) {
         for (index_t c = 0; c < width / 2; ++c) {
             const double angle = static_cast<double>(n - 1 - row) *
                                  std::pow(10000.0, -2 * static_cast<double>(c) / static_cast<double>(width));
-            table[row * width + c] = static_cast<T>(std::sin(angle));
-            table[row * width + width / 2 + c] = static_cast<T>(std::cos(angle));
+            table[row * width + c] = static_cast<T>(static_cast<weight_of<T>>(std::sin(angle)));
+            table[row * width + width / 2 + c] = static_cast<T>(static_cast<weight_of<T>>(std::cos(angle)));
         }
     return table;
 }
