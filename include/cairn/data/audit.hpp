@@ -69,7 +69,7 @@ inline std::vector<audit_finding> audit(const data_parts& data) {
         if (all > 0)
             found.push_back(
                 {false, concat("always class '", data.info.names[static_cast<std::size_t>(most - test.classes.begin())],
-                               "' is right in ", 1000 * *most / all / 10.0, " % of the tests")});
+                               "' is right in ", static_cast<double>(1000 * *most / all) / 10, " % of the tests")});
     }
     if (data.audit)
         for (audit_finding& finding : data.audit()) found.push_back(std::move(finding));
