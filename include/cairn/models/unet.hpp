@@ -49,7 +49,9 @@ template <class T, Device D>
 void add_unet_block(sequential<T, D>& net, const unet_config& c, int first, index_t in, index_t out) {
     const bool circular = c.periodic != periodic_axes{};
     for (int i = first; i < first + 2; ++i, in = out) {
-        if (circular) net.add(concat("pad", i), circular_pad<T, D>({.pad = 1, .periodic = c.periodic, .dims = c.dims}));
+        if (circular)
+            net.add(concat("pad", i),
+                    circular_pad<T, D>({.pad = 1, .periodic = c.periodic, .dims = c.dims, .channels = in}));
         net.add(concat("conv", i), conv<T, D>({.in = in,
                                                .out = out,
                                                .kernel = 3,

@@ -18,7 +18,7 @@ namespace cairn {
 
 namespace detail {
 
-/// Common part: Derived has dims() and axis(a, extent), a resampled_axis of axis a of those that it has.
+/// Common part: Derived has dims(), channels() (0: any), and axis(a, extent), a resampled_axis of axis a of its own.
 template <class Derived, class T, Device D>
 class resampling_layer : public layer_without_parameters<T, D> {
 public:
@@ -56,6 +56,8 @@ private:
         const int dims = self.dims();
         require(in.rank() == dims + 2 && in.with(0, 1).size() > 0, self.describe(), " takes ", spatial_shape(dims),
                 ", got ", in);
+        require(self.channels() == 0 || self.channels() == in.back(), self.describe(), " takes ", spatial_shape(dims),
+                " of ", self.channels(), " channels, got ", in);
         resample_geometry g{.n = in[0], .channels = in.back(), .axis = {}};
         for (int a = 0; a < dims; ++a) g.axis[static_cast<std::size_t>(3 - dims + a)] = self.axis(a, in[a + 1]);
         return g;
@@ -82,6 +84,7 @@ public:
         index_t pad = 1;
         periodic_axes periodic{};
         int dims = 2;
+        index_t channels = 0;  // that it takes; 0: any number
     };
 
     explicit circular_pad(config c) : config_(c) {
@@ -91,6 +94,7 @@ public:
 
     std::string describe() const { return concat("circular_pad ", config_.pad); }
     int dims() const { return config_.dims; }
+    index_t channels() const { return config_.channels; }
     resampled_axis axis(int a, index_t extent) const {
         const bool circular = config_.periodic[static_cast<std::size_t>(a)];
         require(!circular || config_.pad <= extent, describe(), ": an axis of ", extent,
@@ -117,6 +121,7 @@ public:
 
     std::string describe() const { return "linear_upsample"; }
     int dims() const { return config_.dims; }
+    index_t channels() const { return 0; }
     resampled_axis axis(int a, index_t extent) const {
         return {resampling::linear, extent, 2 * extent, 0, config_.periodic[static_cast<std::size_t>(a)]};
     }
