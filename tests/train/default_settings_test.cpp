@@ -52,6 +52,7 @@ default_values defaults_in_force() {
                                        "data.format='segmentation'\nmodel.kind='unet'\nloss.kind='dice'",
                                        "data.format='mnist'\nmodel.kind='autoencoder'\nloss.kind='reconstruction'"};
     const std::string digits = "data.format='mnist'\nmodel.kind='mlp'\n";
+    workloads.push_back(digits + "[[phases]]\nepochs=[0, 1]\n");
     for (const std::string more : {"", "activations.rule='momentum'\n", "activations.rule='fixed'\n"})
         workloads.push_back(digits + "train.activation_memory='compress'\n" + more);
     for (const std::string kind : {"sgd", "adam", "adamw", "lars", "lamb", "kfac", "shampoo", "soap", "muon"})
@@ -146,6 +147,7 @@ const std::set<std::string> not_compared{"admm.mu",
                                          "train.log_every",
                                          "state.every",
                                          "data.format",
+                                         "phases.1.epochs",
                                          "model.kind",
                                          "parallel.transport",
                                          "train.device",

@@ -100,7 +100,7 @@ TEST_CASE("versions: figures of each as in its own run, of their mean as of the 
     for (const auto& directory : both) {
         reader.load_network(directory);
         std::size_t at = 0;
-        evaluate(parts.update.algorithm->stages(), parts.update.algorithm->goal(), *parts.batches.test, {}, 1,
+        evaluate(parts.update.algorithm->stages(), parts.update.algorithm->goal(), *parts.batches.test(), {}, 1,
                  [&](tensor<float> y, const batch&) {
                      for (index_t i = 0; i < y.size(); ++i, ++at) {
                          if (at == outputs.size()) outputs.push_back(0);
@@ -111,7 +111,7 @@ TEST_CASE("versions: figures of each as in its own run, of their mean as of the 
     }
     double squares = 0;
     std::size_t at = 0;
-    while (auto b = parts.batches.test->next())
+    while (auto b = parts.batches.test()->next())
         for (index_t i = 0; i < b->host.targets.size(); ++i, ++at) {
             const double error = outputs[at] - static_cast<double>(b->host.targets[i]);
             squares += error * error;

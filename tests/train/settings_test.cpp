@@ -65,6 +65,7 @@ std::vector<settings_case> all_workloads() {
         {"data.format='mnist'\nmodel.kind='cnn'\nmodel.filters=[2]\n"},
         {"data.format='table'\ndata.table.columns=['s']\ndata.table.text=['s']\nmodel.kind='cnn'\nmodel.stride=1\n"
          "model.global_pool=true\n"},
+        {small_digits + "[[phases]]\nepochs=[0, 1]\n"},
         {"train.loss_scale=8\n", with_loss_scale},
         {"", with_loss_scale}};
     for (const char* kind : {"sgd", "adam", "adamw", "lars", "lamb", "descent", "shampoo", "soap", "muon"})
@@ -103,6 +104,7 @@ const std::set<std::string> sensible{
     "data.fields.known_seed=1000000000",
     "data.fields.split_seed=1000000000",
     "data.folder.cache_mib=1000000000",
+    "data.folder.split_seed=1000000000",
     "data.graph.scale=1000000000",
     "data.graph.split_seed=1000000000",
     "data.packed.samples=1000000000",
@@ -129,6 +131,7 @@ const std::set<std::string> sensible{
     "optimizer.slowness=1000000000",
     "optimizer.trust_coefficient=1000000000",
     "optimizer.weight_decay=1000000000",
+    "phases.1.lr=1000000000",
     "shampoo.block=1000000000",
     "shampoo.epsilon=1000000000",
     "shampoo.refresh_every=1000000000",

@@ -34,6 +34,13 @@ struct audit_finding {
     std::string text;
 };
 
+/// What phases of a run change of training samples (train/phases.hpp); 0: as the data's settings say.
+struct sample_size {
+    index_t edge = 0;    // pixels of an edge
+    float area_min = 0;  // least area of a random crop
+    bool operator==(const sample_size&) const = default;
+};
+
 /// The data that a run trains and tests on. `test` and `validation` may be empty.
 struct data_parts {
     any_dataset train, test;
@@ -45,7 +52,9 @@ struct data_parts {
     bool may_skip = false;        // samples that cannot be read are left out of their batches
     any_dataset validation = {};  // of the data's own
     std::vector<std::string> learned = {};  // of the training samples, a line each, to be told once
-    bool belong_together = false;           // some samples, so that none is held out by itself
+    std::function<data_parts(const sample_size&)> resized = nullptr;  // the same samples in another size; null: they
+                                                                      // have one
+    bool belong_together = false;                                 // some samples, so that none is held out by itself
     std::function<std::vector<audit_finding>()> audit = nullptr;  // what samples alone do not show; null: nothing more
     std::shared_ptr<sample_reading> reading = nullptr;  // of the training samples; null: they are in memory, or read
                                                         // one by one where they lie

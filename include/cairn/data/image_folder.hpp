@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,17 @@ public:
     image_folder unaugmented() const {
         image_folder other = *this;
         other.config_.augmented = false;
+        return other;
+    }
+
+    /// The same images in another size; they share the cache.
+    image_folder resized(const sample_size& to) const {
+        image_folder other = *this;
+        if (to.edge > 0) {
+            other.config_.size = to.edge;
+            other.config_.resize = to.edge * config_.resize / config_.size;
+        }
+        if (to.area_min > 0) other.config_.crop.area_min = to.area_min;
         return other;
     }
 
@@ -243,6 +255,7 @@ struct folder_format {
     image_folder_config config;
     index_t classes = 1000;      // of data without files
     double test_fraction = 0.2;  // where the layout has no parts
+    std::uint64_t split_seed = 0;
     empty_class empty = empty_class::stop;
 
     template <class Table>
@@ -266,22 +279,35 @@ struct folder_format {
         table("corrupt", config.corrupt, {{"stop", corrupt_image::stop}, {"skip", corrupt_image::skip}});
         table("empty_class", empty, {{"stop", empty_class::stop}, {"leave_out", empty_class::leave_out}});
         table("test_fraction", test_fraction, from_below(0, 1));
+        table("split_seed", split_seed, at_least(0));
         table("classes", classes, from_to(1, 1e6));
     }
     data_parts without_files(std::uint64_t seed) const {
-        return synthetic_parts({config.size, config.size, 3}, numbered_classes(classes), seed);
+        const auto of_edge = [n = classes, seed](index_t edge) {
+            return synthetic_parts({edge, edge, 3}, numbered_classes(n), seed);
+        };
+        data_parts parts = of_edge(config.size);
+        parts.resized = [=, edge = config.size](const sample_size& to) { return of_edge(to.edge ? to.edge : edge); };
+        return parts;
     }
     data_parts load(const std::filesystem::path& folder) const {
         const auto images = std::make_shared<const image_collection>(archive_in(folder), empty,
                                                                      "set data.folder.empty_class = leave_out");
-        const auto part_of = [&](const std::vector<index_t>& chosen, bool train) -> any_dataset {
+        const image_folder train(images, images->part_of(part::train, 1 - test_fraction, split_seed), config);
+        const auto tested = [&](const std::vector<index_t>& chosen) -> std::optional<image_folder> {
             if (chosen.empty()) return {};
-            const image_folder all(images, chosen, config);
-            return train ? all : all.unaugmented();
+            return image_folder(images, chosen, config).unaugmented();
         };
-        data_parts parts = make_data_parts(part_of(images->part_of(part::train, 1 - test_fraction), true),
-                                           part_of(images->part_of(part::test, 1 - test_fraction), false));
-        parts.validation = part_of(images->validation(), false);
+        const auto test = tested(images->part_of(part::test, 1 - test_fraction, split_seed)),
+                   validation = tested(images->validation());
+        const auto in_size = [=](const sample_size& to) {
+            const auto part = [&](const auto& some) { return some ? any_dataset(some->resized(to)) : any_dataset(); };
+            data_parts parts = make_data_parts(train.resized(to), part(test));
+            parts.validation = part(validation);
+            return parts;
+        };
+        data_parts parts = in_size({});
+        parts.resized = in_size;
         parts.may_skip = config.corrupt == corrupt_image::skip;
         return parts;
     }

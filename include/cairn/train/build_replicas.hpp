@@ -140,16 +140,16 @@ private:
     }
 
     void require_even_micro_batches(const run_batches<D>& batches) {
-        const index_t rest = batches.train->samples_per_epoch() % task_.batch,
-                      least = (rest ? rest : task_.batch) / mesh_.axes.data;
-        require(
-            least >= task_.micro_batches && !task_.data.may_skip,
-            "parallel.sync_batch_norm: every rank must run equally many micro-batches, but the smallest batch gives a "
-            "rank ",
-            least, " samples for train.micro_batches = ", task_.micro_batches,
-            ", or data.folder.corrupt = skip could leave it without; set train.drop_last = true, another train.batch, "
-            "or "
-            "data.folder.corrupt = stop");
+        for (const auto& part : batches.train->parts()) {
+            const index_t batch = part->config().batch, rest = part->samples_per_epoch() % batch,
+                          least = (rest ? rest : batch) / mesh_.axes.data;
+            require(least >= task_.micro_batches && !task_.data.may_skip,
+                    "parallel.sync_batch_norm: every rank must run equally many micro-batches, but the smallest batch "
+                    "gives a rank ",
+                    least, " samples for train.micro_batches = ", task_.micro_batches,
+                    ", or data.folder.corrupt = skip could leave it without; set train.drop_last = true, another "
+                    "train.batch, or data.folder.corrupt = stop");
+        }
     }
 
     run_task& task_;

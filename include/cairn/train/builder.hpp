@@ -113,6 +113,25 @@ inline void start_reading(const loader_config& c, any_communicator& world) {
     barrier(node);
 }
 
+/// The samples of a phase. Throws where the data have one size, or the model does not take this one.
+template <Device D, class T>
+data_parts samples_of_phase(const run_task& task, const training_phase& phase, const run_model<D, T>& model) {
+    if (phase.images == sample_size{}) return task.data;
+    require(task.data.resized != nullptr, phase.name,
+            ": the samples of data.format = ", task.settings.text_of_file("data.format", ""),
+            " have one size: leave size and area_min out");
+    data_parts parts = task.data.resized(phase.images);
+    const auto outputs_for = [&](const shape& sample) {
+        return model.layers.front().output_shape(model.over.batch_here(phase.batch, sample));
+    };
+    const shape wanted = outputs_for(task.data.sample),
+                out = with_context(concat(phase.name, ".size = ", phase.images.edge),
+                                   [&] { return outputs_for(parts.sample); });
+    require(out == wanted, phase.name, ".size = ", phase.images.edge, ": the model gives outputs of shape ", out,
+            ", not ", wanted, "; take one whose last layers average over the image, such as resnet");
+    return parts;
+}
+
 /// This rank's part of every batch, for training and for tests, and how many there are.
 template <Device D, class T>
 run_batches<D> make_batches(run_task& task, any_communicator& world, run_mesh& mesh, const run_model<D, T>& model) {
@@ -135,37 +154,46 @@ run_batches<D> make_batches(run_task& task, any_communicator& world, run_mesh& m
     const bool as_pixels = s.get("train.upload_uint8", true);  // to a GPU; the bits are the same
     using loader_type = typename run_batches<D>::loader_type;
     run_batches<D> made;
-    if (task.is_split())  // a batch an epoch, which nothing reads: it counts iterations
-        made.train =
-            std::make_unique<loader_type>(subset<any_dataset>(task.data.train, {0}),
-                                          loader_config{.batch = 1, .workers = 0, .shuffle = false}, as_pixels);
-    else
-        made.train =
-            std::make_unique<loader_type>(samples_here(task.data.train, task.data.sample, model), training, as_pixels);
+    const phase_list phases = read_phases(s, task.batch);
+    const bool fixed = model.plan || model.over.spatial || training.reading || task.is_split() || task.data.stream;
+    require(phases.all.size() == 1 || !fixed,
+            "phases change the shape of a batch: leave parallel.pipeline, parallel.spatial, data.packed.reading, "
+            "data.stream and train.algorithm out");
+    const double test_every = s.get("train.test_every", 1.0, at_least(0));  // epochs; 0: no test
+    loader_config testing = training;
+    testing.reading = nullptr;
+    testing.shuffle = testing.drop_last = false;  // rows of a stream that are longer go on alone
+    testing.workers = 0;
+    std::vector<std::unique_ptr<loader_type>> parts;
+    const auto add = [&](auto& to, any_dataset samples, const loader_config& config) {
+        to.push_back(std::make_unique<loader_type>(std::move(samples), config, as_pixels));
+    };
+    for (const training_phase& phase : phases.all) {
+        const data_parts data = samples_of_phase(task, phase, model);
+        training.batch = phase.batch;
+        const auto add_training = [&] {
+            if (task.is_split())  // a batch an epoch, which nothing reads: it counts iterations
+                add(parts, subset<any_dataset>(data.train, {0}), {.batch = 1, .workers = 0, .shuffle = false});
+            else
+                add(parts, samples_here(data.train, task.data.sample, model), training);
+        };
+        phase.name.empty() ? add_training() : with_context(phase.name, add_training);
+        if (!data.test || test_every == 0) continue;
+        testing.batch = std::min(task.is_split() ? 1000 : task.batch, data.test.size());
+        require(testing.batch >= sharers, "the test set of ", data.test.size(), " samples is too small for ", sharers,
+                " ranks");
+        add(made.tests, samples_here(data.test, task.data.sample, model), testing);
+    }
+    made.train = std::make_unique<phased_batches<D>>(phases, std::move(parts));
     if (model.plan)
         require_schedule_of_short_batch(task, sharers, *model.plan, made.train->samples_per_epoch() % task.batch);
-    const double test_every = s.get("train.test_every", 1.0, at_least(0));  // epochs; 0: no test
-    if (task.data.test && test_every > 0) {
-        loader_config testing = training;
-        testing.reading = nullptr;
-        testing.shuffle = testing.drop_last = false;  // rows of a stream that are longer go on alone
-        testing.batch = std::min(task.is_split() ? 1000 : task.batch, task.data.test.size());
-        require(testing.batch >= sharers, "the test set of ", task.data.test.size(), " samples is too small for ",
-                sharers, " ranks");
-        testing.workers = 0;
-        made.test =
-            std::make_unique<loader_type>(samples_here(task.data.test, task.data.sample, model), testing, as_pixels);
-    }
-    constexpr std::int64_t most_steps = std::int64_t{1} << 53;  // exact as a double
-    const index_t epoch = made.train->batches_per_epoch();
-    made.epochs = s.get<std::int64_t>("train.epochs", 1, from_to(1, static_cast<double>(most_steps / epoch)));
-    made.total_steps = made.epochs * epoch;
+    made.epochs = phases.all.back().end;
+    made.total_steps = made.train->phases().steps();
     made.last_step = made.total_steps;
-    made.test_every = std::max<std::int64_t>(
-        1, std::llround(std::min(test_every, static_cast<double>(made.epochs)) * static_cast<double>(epoch)));
+    made.test_every = test_every;
     if (const std::int64_t most = task.options.max_steps; most >= 0) made.last_step = std::min(made.last_step, most);
     if (const std::int64_t most = task.options.max_epochs; most >= 0 && most < made.epochs)
-        made.last_step = std::min(made.last_step, most * epoch);
+        made.last_step = std::min(made.last_step, made.train->phases().before(most));
     made.log_every =
         s.get<std::int64_t>("train.log_every", std::max<std::int64_t>(1, made.total_steps / 300), at_least(1));
     return made;
@@ -199,8 +227,7 @@ private:
             settings_, weights_, replicas.shard ? &*replicas.shard : nullptr, replicas.compressor_has_momentum);
         make_curvature();
         const data_parts& data = run_.task.data;
-        lr_schedule rate =
-            make_lr_schedule(settings_, run_.batches.total_steps, run_.batches.train->batches_per_epoch());
+        lr_schedule rate = make_lr_schedule(settings_, run_.batches.train->phases());
         any_objective<D> goal =
             read_objective<D>(settings_, data.info)
                 .make(settings_, {data.info, data.sample, model.outputs_are_cut ? model.over.tensor : nullptr});
@@ -233,6 +260,10 @@ private:
                 stride));
         else if (made_.curvature)
             hooks.push_back(std::make_unique<preconditioning<D, T>>(*made_.curvature, stride));
+        if (const double decay = settings_.get("train.ema", 0.0, from_below(0, 1)); decay > 0) {
+            made_.average = std::make_unique<weight_average<D>>(decay, weights_, run_.model.buffers());
+            hooks.push_back(std::make_unique<weight_averaging<D, T>>(*made_.average));
+        }
         return hooks;
     }
 
@@ -292,9 +323,9 @@ run_streams<D> make_streams(run_task& task, run_mesh& mesh, run_model<D, T>& mod
     const auto length = s.get<index_t>("model.memory_length", 0, from_to(0, 1 << 20));
     made.train = make("model.memory_length", length, *batches.train);
     const auto longer = s.get<index_t>("model.evaluation_memory_length", 0, from_to(0, 1 << 20));
-    if (!batches.test) return made;
-    const index_t tested = batches.test->batches_per_epoch() * task.data.info.labels_each;  // positions of a row
-    made.test = make("model.evaluation_memory_length", longer ? longer : std::min(length, tested), *batches.test);
+    if (!batches.test()) return made;
+    const index_t tested = batches.test()->batches_per_epoch() * task.data.info.labels_each;  // positions of a row
+    made.test = make("model.evaluation_memory_length", longer ? longer : std::min(length, tested), *batches.test());
     return made;
 }
 

@@ -105,14 +105,16 @@ inline setting from_toml(const toml::node& node) {
         for (const toml::node& element : *array) elements.push_back(from_toml(element));
         return {std::move(elements), line};
     }
-    fail("line ", line, ": a setting is no date, no time and no array of tables; write it as a string");
+    fail("line ", line, ": a setting is no date, no time and no table within an array; write it as a string");
 }
 
-// The values of `node` by their paths below it.
+// The values of `node` by their paths below it; of an array of tables, [[phases]], those of phases.1, phases.2, …
 inline void flatten(const toml::node& node, const std::string& path, std::map<std::string, setting>& into) {
     if (const toml::table* table = node.as_table())
         for (const auto& [key, inner] : *table)
             flatten(inner, path + (path.empty() ? "" : ".") + std::string(key.str()), into);
+    else if (const toml::array* array = node.as_array(); array && array->is_array_of_tables())
+        for (std::size_t i = 0; i < array->size(); ++i) flatten((*array)[i], concat(path, '.', i + 1), into);
     else
         into[path] = from_toml(node);
 }

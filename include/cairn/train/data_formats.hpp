@@ -93,9 +93,25 @@ static const register_data_format<graph_format, CAIRN_TARGETS> graph_is_known;
 static const register_data_format<table_format, CAIRN_TARGETS> table_is_known;
 static const register_data_format<fields_format, CAIRN_TARGETS> fields_is_known;
 
-// data.validation: number of samples, without augmentation, that are tested on in place of the test set, on which
-// nothing should be chosen: of the data's own validation set, else held out of the training set. data.train_samples:
-// number of training samples.
+// `tested` samples, without augmentation, are tested on in place of the test set, on which nothing should be chosen: of
+// the data's own validation set, else held out of the training set. `used`: number of training samples. 0: all.
+inline data_parts take_parts(data_parts all, index_t tested, index_t used) {
+    const index_t n = all.train.size(), held = all.validation ? 0 : tested;
+    if (tested > held)
+        all.test = subset(all.validation, held_out_split(all.validation.size(), 0, tested, all.in_sequence).second);
+    all.validation = {};
+    if (all.resized)
+        all.resized = [resized = all.resized, tested, used](const sample_size& to) {
+            return take_parts(resized(to), tested, used);
+        };
+    if (held == 0 && used == 0) return all;
+    split_indices parts = held_out_split(n, used ? used : n - held, held, all.in_sequence);
+    if (held) all.test = subset(all.train.unaugmented(), std::move(parts.second));
+    all.train = subset(all.train, std::move(parts.first));
+    return all;
+}
+
+// By data.validation and data.train_samples.
 inline data_parts with_validation(configuration& settings, data_parts all) {
     const index_t n = all.train.size(), most = all.validation ? all.validation.size() : n - 1,
                   tested = settings.get<index_t>("data.validation", 0, from_to(0, static_cast<double>(most))),
@@ -103,13 +119,7 @@ inline data_parts with_validation(configuration& settings, data_parts all) {
                   used = settings.get<index_t>("data.train_samples", 0, from_to(0, static_cast<double>(n - held)));
     require(held == 0 || !all.belong_together, "data.validation = ", held,
             " would part samples that belong together; set data.table.test_part = validation");
-    if (tested > held) all.test = subset(all.validation, held_out_split(most, 0, tested, all.in_sequence).second);
-    all.validation = {};
-    if (held == 0 && used == 0) return all;
-    split_indices parts = held_out_split(n, used ? used : n - held, held, all.in_sequence);
-    if (held) all.test = subset(all.train.unaugmented(), std::move(parts.second));
-    all.train = subset(all.train, std::move(parts.first));
-    return all;
+    return take_parts(std::move(all), tested, used);
 }
 
 }  // namespace detail

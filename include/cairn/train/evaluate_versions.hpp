@@ -61,14 +61,14 @@ inline void print_figures(const std::string& name, const nlohmann::json& figures
 template <Device D, class T>
 nlohmann::json evaluate_versions(run_parts<D, T>& run) {
     const session_options& options = run.task.options;
-    require(run.batches.test != nullptr,
+    require(run.batches.test() != nullptr,
             "--evaluate: there is no test set; set train.test_every = 1, or data that have one");
     choose_kernels_of_ranks(run);
     run_progress progress;
     version_reader<D, T> reader(run, progress);
     const auto test = [&](auto&& change) {
         return detail::figures_of(
-            run, evaluate(run.update.algorithm->stages(), run.update.algorithm->goal(), *run.batches.test,
+            run, evaluate(run.update.algorithm->stages(), run.update.algorithm->goal(), *run.batches.tests.back(),
                           run.model.over, run.mesh.axes.pipeline, change, run.streams.test.get()));
     };
     std::optional<prediction_file> file = predictions_of(run);

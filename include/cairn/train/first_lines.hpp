@@ -17,9 +17,8 @@ void print_first_lines(const run_parts<D, T>& run, const std::filesystem::path& 
                  run.task.name.c_str(), data.train.size(), data.test ? data.test.size() : 0,
                  concat(data.sample).c_str(), run.model.parameters, run.model.training_flops / 1e9);
     print_learned(data);
-    std::fprintf(stderr, "%lld epochs of %td steps, batch %td, on %s, %s, seed %llu, results in %s\n",
-                 static_cast<long long>(run.batches.epochs), run.batches.train->batches_per_epoch(), run.task.batch,
-                 D::name, run.processors().c_str(), static_cast<unsigned long long>(run.task.seed), directory.c_str());
+    std::fprintf(stderr, "%s, on %s, %s, seed %llu, results in %s\n", run.batches.train->describe().c_str(), D::name,
+                 run.processors().c_str(), static_cast<unsigned long long>(run.task.seed), directory.c_str());
     const std::string scope = run.update.curvature ? run.update.curvature->scope() : "";
     const bool whole = run.world.size() == run.mesh.axes.data;
     if (!scope.empty()) std::fprintf(stderr, "%s%s\n", whole ? "" : "rank 0: ", scope.c_str());

@@ -71,7 +71,7 @@ public:
         }
         trace::global().enable(false);
         if (log_.steps_since_line() > 0) log_training();  // interrupted
-        test_if(run_.batches.test && !stopped_ && last_tested_ != algorithm_.steps());
+        test_if(run_.batches.test() && !stopped_ && last_tested_ != algorithm_.steps());
         save();
         outcome_.interrupted = stopped_;
         if (versions_) outcome_.states = versions_->report();
@@ -107,7 +107,7 @@ private:
 
     void open() {
         const bool resuming = !run_.task.options.resume.empty();
-        require(run_.batches.test || run_.task.options.predictions.empty(),
+        require(run_.batches.test() || run_.task.options.predictions.empty(),
                 "--predictions: there is no test; set train.test_every above 0, or take data that have a test part");
         predictions_of(run_);  // refused now rather than after the last step
         if (run_.is_root()) open_directory(resuming);
@@ -285,13 +285,8 @@ private:
         with_versions([&](auto& versions) { versions.after_epoch(run_.batches.train->position().epoch); });
     }
 
-    // By batches, for a step may be skipped. A run that goes on with an epoch's first batch has tested before.
-    bool is_test_due() const {
-        const auto [epoch, batch] = run_.batches.train->position();
-        const std::int64_t batches = epoch * run_.batches.train->batches_per_epoch() + batch;
-        return run_.batches.test && batch > 0 && batches % run_.batches.test_every == 0 &&
-               last_tested_ != algorithm_.steps();
-    }
+    // A run that goes on with an epoch's first batch has tested before.
+    bool is_test_due() const { return run_.batches.is_test_due() && last_tested_ != algorithm_.steps(); }
 
     // An unreadable test set loses no epoch; but the state of a diverged run is not saved.
     // Simulated ranks have no numbers to test.
@@ -304,12 +299,24 @@ private:
         require(unreadable.empty(), unreadable);
     }
 
+    template <class Change>
+    evaluation test_pass(Change&& change) {
+        return evaluate(algorithm_.stages(), algorithm_.goal(), *run_.batches.test(), run_.model.over,
+                        run_.mesh.axes.pipeline, change, run_.streams.test.get());
+    }
+    // Of the mean of the weights.
+    evaluation test_pass_of_mean() {
+        const averaged_weights<D> while_tested(*run_.update.average);
+        run_.average_buffers();
+        return test_pass(unchanged_outputs{});
+    }
+
     // Returns, on all ranks alike, why some rank cannot read its part of the test set; "" where all can.
     std::string test() {
         const std::int64_t step = algorithm_.steps();
         run_.average_buffers();
-        run_.batches.test->reset_stats();
-        evaluation sums = algorithm_.goal().start();
+        run_.batches.test()->reset_stats();
+        evaluation sums = algorithm_.goal().start(), of_mean = algorithm_.goal().start();
         std::optional<prediction_file> file;
         if (step == run_.batches.last_step) file = predictions_of(run_);
         const auto noted = [&](tensor<float, D> y, const batch& b) {
@@ -318,8 +325,8 @@ private:
         };
         std::string mine;
         try {
-            sums = evaluate(algorithm_.stages(), algorithm_.goal(), *run_.batches.test, run_.model.over,
-                            run_.mesh.axes.pipeline, noted, run_.streams.test.get());
+            sums = test_pass(noted);
+            if (run_.update.average) of_mean = test_pass_of_mean();
         } catch (const error& e) {
             if (run_.world.size() > run_.mesh.axes.data) throw;  // ranks that share the model wait in it
             mine = e.what();
@@ -327,12 +334,16 @@ private:
         const std::vector<std::string> all = all_gather_text(run_.world, mine);
         for (std::size_t r = 0; r < all.size(); ++r)
             if (!all[r].empty()) return concat(all.size() > 1 ? concat("rank ", r, ": ") : "", all[r]);
-        if (const auto skipped = run_.batches.test->stats().skipped; skipped > 0)
+        if (const auto skipped = run_.batches.test()->stats().skipped; skipped > 0)
             line_.print(concat(skipped, " corrupt test samples were left out"));
         if (file) file->write(run_.world, run_.task.data.test);
-        if (run_.replicas.ranks) add_over_ranks(run_.replicas.ranks->everyone, sums);
+        if (run_.replicas.ranks)
+            for (evaluation* part : {&sums, &of_mean}) add_over_ranks(run_.replicas.ranks->everyone, *part);
         outcome_.test = std::move(sums);
         outcome_.metrics = algorithm_.goal().metrics(outcome_.test);
+        if (run_.update.average)
+            for (const auto& [figure, value] : algorithm_.goal().metrics(of_mean))
+                outcome_.metrics.emplace_back("ema_" + figure, value);
         last_tested_ = step;
         nlohmann::json entry{{"step", step}, {"test_loss", outcome_.test.loss()}};
         for (const auto& [figure, value] : outcome_.metrics) entry["test_" + figure] = value;
@@ -362,7 +373,7 @@ private:
     std::string status_text(std::int64_t step) const {
         const double per_step = whole_.seconds() / static_cast<double>(step - first_step_);
         return print("epoch %lld/%lld%s%s  %.0f samples/s  %s left",
-                     static_cast<long long>((step - 1) / run_.batches.train->batches_per_epoch() + 1),
+                     static_cast<long long>(run_.batches.epochs_of(step - 1)) + 1,
                      static_cast<long long>(run_.batches.epochs), loss_text("  loss").c_str(), quality_text().c_str(),
                      median(log_.recent_rates(21)),
                      clock_text(per_step * static_cast<double>(run_.batches.last_step - step)).c_str());

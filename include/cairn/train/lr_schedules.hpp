@@ -5,6 +5,7 @@
 
 #include <cairn/optim/lr_schedule.hpp>
 #include <cairn/train/configuration.hpp>
+#include <cairn/train/phases.hpp>
 #include <cairn/train/registry.hpp>
 
 #include <cstdint>
@@ -13,10 +14,14 @@
 
 namespace cairn {
 
-/// The span of a schedule: `steps` updates in all, `epoch_steps` an epoch.
+/// The span of a schedule: `steps` updates in all, in epochs of phases.
 struct lr_schedule_span {
     double peak;
-    std::int64_t steps, epoch_steps;
+    std::int64_t steps;
+    const phase_list& phases;
+
+    /// Of so many epochs.
+    std::int64_t steps_of(double epochs) const { return static_cast<std::int64_t>(phases.steps_of(epochs)); }
 };
 
 using lr_schedules = registry<lr_schedule (*)(configuration&, const lr_schedule_span&)>;
@@ -32,9 +37,7 @@ inline constexpr double most_epochs = 1e6;
 
 /// A linear rise over lr_schedule.warmup_epochs, then `rest`.
 inline lr_schedule with_warmup(configuration& settings, const lr_schedule_span& span, lr_schedule rest) {
-    const auto rise =
-        static_cast<std::int64_t>(settings.get("lr_schedule.warmup_epochs", 0.0, from_to(0, most_epochs)) *
-                                  static_cast<double>(span.epoch_steps));
+    const std::int64_t rise = span.steps_of(settings.get("lr_schedule.warmup_epochs", 0.0, from_to(0, most_epochs)));
     require(rise < span.steps || rise == 0, "lr_schedule.warmup_epochs: ", rise, " steps of warm-up in a run of ",
             span.steps, " steps");
     return warmup(rise, 0, std::move(rest));
@@ -63,7 +66,7 @@ struct step_decay_entry {
         std::vector<std::int64_t> milestones;
         for (double epoch :
              settings.get("lr_schedule.milestones", std::vector<double>{30, 60, 80}, above_to(0, most_epochs)))
-            milestones.push_back(static_cast<std::int64_t>(epoch * static_cast<double>(span.epoch_steps)));
+            milestones.push_back(span.steps_of(epoch));
         const double gamma = settings.get("lr_schedule.gamma", 0.1, from_to(0, 1));
         return with_warmup(settings, span, step_decay(span.peak, gamma, milestones));
     }
@@ -92,11 +95,13 @@ static const register_lr_schedule<constant_entry> constant_is_known;
 
 }  // namespace detail
 
-/// The schedule that the settings name.
-inline lr_schedule make_lr_schedule(configuration& settings, std::int64_t steps, std::int64_t epoch_steps) {
+/// The schedule that the settings name, or their phases.
+inline lr_schedule make_lr_schedule(configuration& settings, const phase_list& phases) {
+    const double peak = settings.get("optimizer.lr", 0.1, at_least(0));
+    if (lr_schedule of_phases = phases.rates(peak); !of_phases.segments.empty()) return of_phases;
     const std::string kind = settings.get("lr_schedule.kind", "constant");
     const auto make = lr_schedules::global().at("lr_schedule.kind", kind);
-    return make(settings, {settings.get("optimizer.lr", 0.1, at_least(0)), steps, epoch_steps});
+    return make(settings, {peak, phases.steps(), phases});
 }
 
 }  // namespace cairn

@@ -249,7 +249,8 @@ struct gcn_entry {
 };
 
 template <class T, Device D>
-sequential<T, D> resnet_of(resnet_config c, const shared_layers& over) {
+sequential<T, D> resnet_of(configuration& settings, resnet_config c, const shared_layers& over) {
+    c.zero_init_residual = settings.get("model.zero_init_residual", c.zero_init_residual);
     if (over.tensor) return resnet<T, D>(std::move(c), channel_resnet_parts<T, any_communicator, D>{over.tensor});
     return resnet<T, D>(std::move(c));
 }
@@ -259,8 +260,8 @@ struct resnet_cifar_entry {
     template <class T, Device D>
     static sequential<T, D> make(configuration& settings, const model_ends& ends) {
         ends.need_axes(name, 3, "(H, W, C)");
-        return resnet_of<T, D>(resnet_cifar_config(settings.get("model.depth", 20, from_to(8, 2000)), ends.outputs),
-                               ends.over);
+        return resnet_of<T, D>(
+            settings, resnet_cifar_config(settings.get("model.depth", 20, from_to(8, 2000)), ends.outputs), ends.over);
     }
 };
 
@@ -271,6 +272,7 @@ struct resnet_entry {
         ends.need_axes(name, 3, "(H, W, C)");
         const std::string form = settings.choice("model.form", {"cifar", "imagenet"}, "imagenet");
         return resnet_of<T, D>(
+            settings,
             resnet_config_of(settings.get("model.depth", 18, from_to(18, 50)),
                              form == "cifar" ? resnet_config::stem::cifar : resnet_config::stem::imagenet,
                              ends.outputs),

@@ -38,6 +38,7 @@ std::string print(const char* format, Values... values) {
 
 /// "r2_sigma_8" → "R² of sigma_8".
 inline std::string metric_label(const std::string& figure) {
+    if (figure.starts_with("ema_")) return metric_label(figure.substr(4)) + " of the mean weights";
     if (figure == "r2") return "R²";
     if (figure.starts_with("relative_l2"))
         return "relative L2" + (figure.size() > 11 ? " of " + figure.substr(12) : std::string());
@@ -55,12 +56,14 @@ inline std::string metric_label(const std::string& figure) {
 
 /// Whether a larger value of a figure is a better one.
 inline bool larger_is_better(const std::string& figure) {
+    if (figure.starts_with("ema_")) return larger_is_better(figure.substr(4));
     return !figure.starts_with("mae_") && !figure.starts_with("rmse_") && !figure.starts_with("relative_l2") &&
            !figure.starts_with("surface_distance") && figure != "squared_error" && figure != "bits_per_token";
 }
 
 /// Whether a figure stands in the files alone, beside others that tell more at a glance.
 inline bool is_detail(const std::string& figure) {
+    if (figure.starts_with("ema_")) return is_detail(figure.substr(4));
     return figure.starts_with("mae_") || figure.starts_with("auc_") || figure.starts_with("iou_") ||
            figure == "balanced_accuracy";
 }

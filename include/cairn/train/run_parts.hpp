@@ -10,7 +10,6 @@
 // loop.hpp trains with them, throughput.hpp times them, run_versions.hpp saves them.
 
 #include <cairn/data/box_samples.hpp>
-#include <cairn/data/prefetcher.hpp>
 #include <cairn/optim/precondition/quadratic_step.hpp>
 #include <cairn/parallel/slice_sums.hpp>
 #include <cairn/stash/activation_memory.hpp>
@@ -19,12 +18,16 @@
 #include <cairn/train/loss_scaler.hpp>
 #include <cairn/train/optimizers.hpp>
 #include <cairn/train/parallel_axes.hpp>
+#include <cairn/train/phased_batches.hpp>
 #include <cairn/train/pipeline_plan.hpp>
 #include <cairn/train/shared_layers.hpp>
 #include <cairn/train/state_settings.hpp>
 #include <cairn/train/streams.hpp>
 #include <cairn/train/trainer.hpp>
+#include <cairn/train/weight_average.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -106,13 +109,24 @@ struct run_model {
 template <Device D>
 struct run_batches {
     using loader_type = prefetcher<D, any_dataset>;
-    std::unique_ptr<loader_type> train, test;  // the second is null where nothing is tested
+    std::unique_ptr<phased_batches<D>> train;
+    std::vector<std::unique_ptr<loader_type>> tests;  // of each phase; none where nothing is tested
     std::int64_t epochs = 1;
     std::int64_t total_steps = 0, last_step = 0, log_every = 1;  // updates
-    std::int64_t test_every = 1;                                 // batches
+    double test_every = 1;                                       // epochs
 
-    double epochs_of(std::int64_t steps) const {
-        return static_cast<double>(steps) / static_cast<double>(train->batches_per_epoch());
+    /// The test set in the size of the phase at hand; null where nothing is tested.
+    loader_type* test() const { return tests.empty() ? nullptr : tests[train->now()].get(); }
+
+    double epochs_of(std::int64_t steps) const { return train->phases().epochs_of(steps); }
+
+    /// By batches, for a step may be skipped; counted from the first one of a phase.
+    bool is_test_due() const {
+        const auto [epoch, batch] = train->position();
+        const training_phase& phase = train->phase();
+        const double most = std::min(test_every, static_cast<double>(epochs));
+        const std::int64_t apart = std::max<std::int64_t>(1, std::llround(most * static_cast<double>(phase.batches)));
+        return test() && batch > 0 && ((epoch - phase.begin) * phase.batches + batch) % apart == 0;
     }
 };
 
@@ -136,6 +150,7 @@ struct run_update {
     std::unique_ptr<compressed_activations<D>> activations;  // null where they are kept
     std::unique_ptr<preconditioner<float, D>> curvature;     // null unless the optimizer has one
     std::unique_ptr<quadratic_step<D>> quadratic;            // null unless kfac.step_size asks for it
+    std::unique_ptr<weight_average<D>> average;              // null unless train.ema asks for it
     std::unique_ptr<training_algorithm<D, T>> algorithm;
     cairn::trainer<D, T>* trainer = nullptr;  // the algorithm, where that is gradients; else null
     divergence_watch divergence;
@@ -169,6 +184,7 @@ struct run_parts {
     /// Collective: all ranks begin with the values of rank 0.
     void start_ranks() {
         if (replicas.ranks) broadcast_values(replicas.ranks->over, *model.weights, model.buffers());
+        if (update.average) update.average->restart();
     }
     /// Collective: running statistics become the mean over the ranks.
     void average_buffers() {

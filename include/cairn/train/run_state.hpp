@@ -4,11 +4,12 @@
 //   model/PATH               parameters                 loader_epoch, loader_batch    the next batch
 //   buffers/PATH             running statistics         loss_scale/…                  of layers in float16
 //   optimizer/FIELD/PATH     and optimizer_steps        kfac/…                        of any preconditioner
+//   ema/PATH, ema/statistics/PATH                       of the running mean of weights
 //   admm/VARIABLE/…          where ADMM trains, and its numbers
 //   stream/PATH, stream/known   what layers remember of running texts, by row of the batch
 //   compression/FIELD/PATH   what compressors keep      divergence/…                  losses at the start and of late
 //   loader_batch_size, loader_batches, loader_samples, loader_stream   of an epoch: what cursor, steps and schedules
-//                            count in
+//                            count in; loader_batches_before: in those before
 //   activations              bounds and plan of packed activations
 //   data_learned             what the data set has learned of its training part, such as means and categories
 //   machine/kernels          which kernels were chosen (kernel_choices.hpp); in no digest of a version
@@ -52,9 +53,10 @@ public:
         const cursor next = run_.batches.train->position();
         loader_epoch_ = next.epoch;
         loader_batch_ = next.batch;
-        if (use_ == state_use::save) counted_ = counted_here();
+        if (use_ == state_use::save) counted_ = counted_here(next);
         if (run_.model.scaler) scale_ = run_.model.scaler->saved();
         add_model();
+        add_average();
         add_algorithm();
         add_curvature();
         add_residuals();
@@ -74,6 +76,7 @@ public:
     void values_loaded() {
         host_copies_.put_back();
         run_.update.algorithm->stages().values_changed();
+        if (run_.update.average) run_.update.average->restart();
     }
     /// The run goes on from what was loaded. Throws where epochs have other lengths than when it was saved.
     void loaded() {
@@ -83,32 +86,40 @@ public:
         if (loaded_scale() && run_.model.scaler) run_.model.scaler->restore(scale_);
         if (run_.update.activations && !activations_.empty())
             restore(*run_.update.activations, std::span(&activations_, 1));
-        require_same_epochs();
+        const cursor next{static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)};
+        require_same_epochs(counted_here(next));
         require_same_learning();
         run_.update.algorithm->stages().values_changed();
         run_.update.algorithm->state_loaded();
-        run_.batches.train->seek({static_cast<index_t>(loader_epoch_), static_cast<index_t>(loader_batch_)});
+        run_.batches.train->seek(next);
     }
 
 private:
     // In what a cursor, a number of steps and the schedules count; 0 in a state that does not say.
     struct epoch_numbers {
         std::int64_t batch = 0, batches = 0, samples = 0, stream = 0;
-        bool operator==(const epoch_numbers&) const = default;
+        std::int64_t before = -1;  // batches of the epochs before; -1: not told
+        bool operator==(const epoch_numbers& o) const {
+            return batch == o.batch && batches == o.batches && samples == o.samples && stream == o.stream &&
+                   (before == o.before || before < 0 || o.before < 0);
+        }
         std::string text() const {
             return concat(samples, " training samples, train.batch = ", batch, ", ", batches, " batches an epoch",
+                          before > 0 ? concat(" (", before, " in earlier ones)") : "",
                           stream ? ", data.stream = true" : "");
         }
     };
 
-    epoch_numbers counted_here() const {
-        return {run_.task.batch, run_.batches.train->batches_per_epoch(), run_.task.data.train.size(),
-                run_.task.data.stream};
+    epoch_numbers counted_here(cursor at) const {
+        const phase_list& phases = run_.batches.train->phases();
+        const training_phase& phase = phases.all[phases.of_epoch(at.epoch)];
+        return {phase.batch, phase.batches, run_.task.data.train.size(), run_.task.data.stream,
+                phases.before(at.epoch)};
     }
-    void require_same_epochs() const {
-        require(counted_ == epoch_numbers{} || counted_ == counted_here(), "the run was saved with ", counted_.text(),
-                "; with the settings and data of its continuation these are ", counted_here().text(),
-                ". Go on with the same train.batch, train.drop_last, data.stream and data, or start a new run");
+    void require_same_epochs(const epoch_numbers& here) const {
+        require(counted_ == epoch_numbers{} || counted_ == here, "the run was saved with ", counted_.text(),
+                "; with the settings and data of its continuation these are ", here.text(),
+                ". Go on with the same train.batch, phases, train.drop_last, data.stream and data, or start a new run");
     }
     static std::string learned_here(const data_parts& data) {
         std::string text;
@@ -187,6 +198,21 @@ private:
         for (const auto& [path, t] : run_.model.buffers())
             view_.add("buffers/" + path, host_copies_.host_of(*t),
                       {.where = piece::whole(t->shape()).in_row(replica(), replicas()),
+                       .share = {tensor_rank(), tensor_ranks()},
+                       .rows = row_change::mean});
+    }
+
+    void add_average() {
+        if (!run_.update.average) return;
+        const tensor<float> mean = host_copies_.host_of(run_.update.average->mean());
+        for_parameters({0, mean.size()},
+                       [&](const std::string& path, const parameter<float, D>& p, range all, index_t at) {
+                           add_part("ema/" + path, mean.slice(at, {all.count}), p, all,
+                                    {.where = {}, .share = share_of(is_sliced(p)), .alike = true});
+                       });
+        for (auto& [path, t] : run_.update.average->statistics())
+            view_.add("ema/statistics/" + path, host_copies_.host_of(t),
+                      {.where = piece::whole(t.shape()).in_row(replica(), replicas()),
                        .share = {tensor_rank(), tensor_ranks()},
                        .rows = row_change::mean});
     }
@@ -337,6 +363,7 @@ private:
         view_.add("loader_batches", counted_.batches, optional);
         view_.add("loader_samples", counted_.samples, optional);
         view_.add("loader_stream", counted_.stream, optional);
+        view_.add("loader_batches_before", counted_.before, optional);
         view_.add("progress/loss_sum", progress_.loss_sum, optional);
         view_.add("progress/steps", progress_.steps, optional);
         view_.add("progress/skipped_steps", progress_.skipped_steps, optional);

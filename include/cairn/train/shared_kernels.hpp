@@ -27,10 +27,8 @@ std::set<index_t> counts_of(const Batches& from, int ranks) {
 }
 
 template <Device D, class T>
-void try_micro_batch(run_parts<D, T>& run, index_t samples) {
-    const auto choose = [&] {
-        run.update.algorithm->choose_kernels(run.batches.train->batch_shape().with(0, samples), mode::train);
-    };
+void try_micro_batch(run_parts<D, T>& run, const shape& batch, index_t samples) {
+    const auto choose = [&] { run.update.algorithm->choose_kernels(batch.with(0, samples), mode::train); };
     if (samples > 1) return choose();
     with_context(
         "a micro-batch of one sample (a larger train.batch avoids it, or train.drop_last = true where it is "
@@ -38,23 +36,34 @@ void try_micro_batch(run_parts<D, T>& run, index_t samples) {
         choose);
 }
 
+/// The micro-batches of each phase, once.
+template <Device D, class T>
+void try_micro_batches(run_parts<D, T>& run) {
+    const auto pieces = static_cast<int>(run.task.micro_batches);
+    for (const auto& part : run.batches.train->parts())
+        for (const index_t count : counts_of(*part, run.mesh.axes.data))
+            for (const int piece : std::set<int>{0, pieces - 1})
+                if (const index_t micro = shard_of(count, pieces, piece).count; micro > 0)
+                    try_micro_batch(run, part->batch_shape(), micro);
+}
+
 }  // namespace detail
 
 /// Collective: rank 0 measures, the others adopt its choice; in a pipeline, the first rank of each stage, one after
-/// another; ranks that share layers run them together. One rank alone chooses at first use of a kernel.
+/// another; ranks that share layers run them together. One rank alone chooses at first use of a kernel, and those of
+/// several phases before the first step, so that none has to wait.
 template <Device D, class T>
 void choose_kernels_of_ranks(run_parts<D, T>& run) {
-    if (run.world.size() == 1) return;
+    if (run.world.size() == 1) {
+        if (run.batches.train->parts().size() > 1) detail::try_micro_batches(run);
+        return;
+    }
     const int size = run.mesh.axes.data;
     const auto choose = [&] {
-        const auto pieces = static_cast<int>(run.task.micro_batches);
-        for (const index_t count : detail::counts_of(*run.batches.train, size))
-            for (const int piece : std::set<int>{0, pieces - 1})
-                if (const index_t micro = shard_of(count, pieces, piece).count; micro > 0)
-                    detail::try_micro_batch(run, micro);
-        if (run.batches.test)
-            for (const index_t count : detail::counts_of(*run.batches.test, size))
-                run.update.algorithm->choose_kernels(run.batches.test->batch_shape().with(0, count), mode::evaluate);
+        detail::try_micro_batches(run);
+        for (const auto& test : run.batches.tests)
+            for (const index_t count : detail::counts_of(*test, size))
+                run.update.algorithm->choose_kernels(test->batch_shape().with(0, count), mode::evaluate);
     };
     const int sharing = run.mesh.axes.spatial_ranks() * run.mesh.axes.tensor;  // the last axes of the mesh
     for (int place = 0; place < run.mesh.axes.pipeline; ++place) {             // the first
@@ -75,7 +84,7 @@ template <Device D, class T>
 void try_short_batch(run_parts<D, T>& run) {
     const index_t rest = run.batches.train->samples_per_epoch() % run.batches.train->config().batch;
     if (run.world.size() > 1 || rest == 0 || run.batches.last_step < run.batches.train->batches_per_epoch()) return;
-    if (rest / run.task.micro_batches <= 1) detail::try_micro_batch(run, 1);
+    if (rest / run.task.micro_batches <= 1) detail::try_micro_batch(run, run.batches.train->batch_shape(), 1);
 }
 
 /// Announces the layers to the preconditioner, whose state has their names.

@@ -5,6 +5,7 @@
 //   loss_scaling         loss_scaling.hpp         layers in float16
 //   preconditioning      preconditioning.hpp      K-FAC and others change gradients before the optimizer uses them
 //   quadratic_update     preconditioning.hpp      K-FAC's own step size in place of the optimizer's
+//   weight_averaging     weight_average.hpp       a running mean of the weights
 // A trainer calls its hooks in this order, and in decided() the other way round, as calls return.
 
 #include <cairn/comm/any.hpp>
@@ -112,6 +113,9 @@ public:
     /// Ranks have agreed whether they take the step: gradients are those of the whole batch, or it is skipped. Returns
     /// whether the hook has updated the weights in the optimizer's place.
     virtual bool decided(const training_step<D, T>&, const step_result&) { return false; }
+
+    /// The weights have their new values; not called of a step that is not taken.
+    virtual void updated(const training_step<D, T>&) {}
 
     /// A checkpoint was read.
     virtual void state_loaded() {}

@@ -87,6 +87,7 @@ public:
             recorder_.update(update_.optimizer, now.lr, numbers);
             if (ranks_ && !ranks_->owners.empty()) all_gather_values(ranks_->over, model_.weights(), ranks_->owners);
         }
+        for (const auto& hook : hooks_) hook->updated(now);
         return done;
     }
 
