@@ -95,27 +95,27 @@ TEST_CASE("relative attention: results and gradients are those of plain loops, w
 
 TEST_CASE("transformer-xl: with a memory as long as the text, segments are one long pass", "[transformer-xl]") {
     constexpr index_t rows = 3, segment = 7, segments = 5, width = 8;
-    auto net = transformer_xl({.vocab_size = 11, .embedding_dim = width, .heads = 2, .blocks = 3});
-    arena<float> weights(net.parameters(), 3);
-    tensor<float> text({rows, segment * segments});
-    for (index_t i = 0; i < text.size(); ++i) text[i] = float(random_stream{1, 2, 3}.below(11, std::uint64_t(i)));
-    saved_tensors<float> none;
+    auto net = transformer_xl<double>({.vocab_size = 11, .embedding_dim = width, .heads = 2, .blocks = 3});
+    arena<double> weights(net.parameters(), 3);
+    tensor<double> text({rows, segment * segments});
+    for (index_t i = 0; i < text.size(); ++i) text[i] = double(random_stream{1, 2, 3}.below(11, std::uint64_t(i)));
+    saved_tensors<double> none;
     pass_context p{.mode = mode::evaluate};
     const auto whole = net.forward(text.share(), none, p);
     for (const index_t memory : {segment * segments, segment * (segments - 1), segment}) {
         CAPTURE(memory);
-        stream_memory<float> before(memory, {0, rows});
+        stream_memory<double> before(memory, {0, rows});
         p.memory = &before;
         double apart = 0;
         for (index_t s = 0; s < segments; ++s) {
-            tensor<float> here({rows, segment});
+            tensor<double> here({rows, segment});
             for (index_t i = 0; i < here.size(); ++i)
                 here[i] = text[i / segment * text.extent(1) + s * segment + i % segment];
             for (int again = 0; again < 2; ++again) {  // repeated passes read the same memory
                 const auto y = net.forward(here.share(), none, p);
                 for (index_t i = 0; i < y.size(); ++i) {
                     const index_t row = i / (segment * 11), place = row * segments * segment * 11 + s * segment * 11;
-                    apart = std::max(apart, double(std::abs(y[i] - whole[place + i % (segment * 11)])));
+                    apart = std::max(apart, std::abs(y[i] - whole[place + i % (segment * 11)]));
                 }
             }
             before.advance(segment);
@@ -123,12 +123,12 @@ TEST_CASE("transformer-xl: with a memory as long as the text, segments are one l
         if (memory < segment * (segments - 1))
             CHECK(apart > 1e-4);  // what is forgotten is missed
         else
-            CHECK(apart < 1e-6);
+            CHECK(apart < 1e-12);
         before.clear();
         const auto first = net.forward(text.slice(0, {1, segment}), none, p);
-        for (index_t i = 0; i < first.size(); ++i) CHECK(std::abs(first[i] - whole[i]) < 1e-6);
+        for (index_t i = 0; i < first.size(); ++i) CHECK(std::abs(first[i] - whole[i]) < 1e-12);
     }
-    stream_memory<float> other(4, {2, 1});
+    stream_memory<double> other(4, {2, 1});
     p.memory = &other;
     CHECK_THROWS_WITH(net.forward(text.share(), none, p), Catch::Contains("rows 0 to 3") && Catch::Contains("2 to 3"));
 }
