@@ -2,11 +2,11 @@
 // know what the data taught.
 
 #include "catch.hpp"
-#include "data/writers.hpp"
 #include "train/thread_runs.hpp"
 
 #include <cairn/data/csv.hpp>
 
+#include <fstream>
 #include <set>
 #include <string>
 
@@ -14,6 +14,8 @@ namespace cairn::test {
 namespace {
 
 using Catch::Contains;
+
+void write(const std::filesystem::path& file, const std::string& text) { std::ofstream(file) << text; }
 
 std::string rows_of_table(double shift = 0) {
     std::string text = "a,b,kind,size\n";
@@ -32,13 +34,12 @@ std::string workload_of(const std::filesystem::path& file, const std::string& ta
 
 TEST_CASE("predictions: a row a test sample, of which the run's figures follow", "[session]") {
     const temporary_folder folder;
-    folder.write("t.csv", rows_of_table());
+    write(folder / "t.csv", rows_of_table());
     for (const std::string target : {"kind", "size"}) {
-        const std::string text = workload_of(folder.path() / "t.csv", target);
+        const std::string text = workload_of(folder / "t.csv", target);
         std::string first;
         for (const int ranks : {1, 2}) {
-            const auto file = folder.path() / concat(target, ranks, ".csv"),
-                       out = folder.path() / concat(target, ranks);
+            const auto file = folder / concat(target, ranks, ".csv"), out = folder / concat(target, ranks);
             session_options options{.out = out, .resume = {}, .max_steps = -1};
             options.predictions = file;
             const nlohmann::json end = train(ranks, options, {}, text);
@@ -70,37 +71,35 @@ TEST_CASE("predictions: a row a test sample, of which the run's figures follow",
             CHECK(names == first);  // in the order of the data
         }
     }
-    session_options options{.out = folder.path() / "refused", .resume = {}, .max_steps = -1};
-    options.predictions = folder.path() / "p.csv";
-    CHECK_THAT(
-        message_of([&] { train(1, options, {}, workload_of(folder.path() / "t.csv", "kind", "test_every = 0\n")); }),
-        Contains("there is no test; set train.test_every"));
+    session_options options{.out = folder / "refused", .resume = {}, .max_steps = -1};
+    options.predictions = folder / "p.csv";
+    CHECK_THAT(message_of([&] { train(1, options, {}, workload_of(folder / "t.csv", "kind", "test_every = 0\n")); }),
+               Contains("there is no test; set train.test_every"));
     std::string letters;
     for (int i = 0; i < 400; ++i) letters += static_cast<char>('a' + i * i % 7);
-    folder.write("tinyshakespeare.txt", letters);
+    write(folder / "tinyshakespeare.txt", letters);
     CHECK_THAT(message_of([&] {
                    train(1, options, {},
-                         "[data]\nformat = 'text'\npath = '" + folder.path().string() +
+                         "[data]\nformat = 'text'\npath = '" + folder.path.string() +
                              "'\n[data.text]\nlength = 4\n[model]\nkind = 'transformer'\n"
                              "embedding_dim = 4\nheads = 2\nblocks = 1\n[train]\nepochs = 1\n");
                }),
                Contains("--predictions writes a row a sample; each sample of these data has 4 labels"));
-    CHECK_THAT(message_of([&] {
-                   train(2, options, {}, workload_of(folder.path() / "t.csv", "kind", "[parallel]\npipeline = 2\n"));
-               }),
-               Contains("the ranks share the network"));
+    CHECK_THAT(
+        message_of([&] { train(2, options, {}, workload_of(folder / "t.csv", "kind", "[parallel]\npipeline = 2\n")); }),
+        Contains("the ranks share the network"));
 }
 
 TEST_CASE("a state knows what the data taught: other rows do not go on with it", "[session]") {
     const temporary_folder folder;
-    folder.write("t.csv", rows_of_table());
-    const std::string text = workload_of(folder.path() / "t.csv", "kind");
-    train(1, {.out = folder.path() / "run", .resume = {}, .max_steps = 3}, {}, text);
-    folder.write("t.csv", rows_of_table(0.5));
-    CHECK_THAT(message_of([&] { train(1, {.out = {}, .resume = folder.path() / "run", .max_steps = -1}, {}, text); }),
+    write(folder / "t.csv", rows_of_table());
+    const std::string text = workload_of(folder / "t.csv", "kind");
+    train(1, {.out = folder / "run", .resume = {}, .max_steps = 3}, {}, text);
+    write(folder / "t.csv", rows_of_table(0.5));
+    CHECK_THAT(message_of([&] { train(1, {.out = {}, .resume = folder / "run", .max_steps = -1}, {}, text); }),
                Contains("learned 'b: mean ") && Contains("here they give 'b: mean "));
-    folder.write("t.csv", rows_of_table());
-    CHECK(train(1, {.out = {}, .resume = folder.path() / "run", .max_steps = -1}, {}, text)["finished"] == true);
+    write(folder / "t.csv", rows_of_table());
+    CHECK(train(1, {.out = {}, .resume = folder / "run", .max_steps = -1}, {}, text)["finished"] == true);
 }
 
 }  // namespace cairn::test
