@@ -170,8 +170,10 @@ TEST_CASE("data: segmentation and graphs without files, and what they refuse", "
     std::vector<std::int32_t> label(192, -1);
     volumes.train.read(3, {}, {x.data(), label.data(), nullptr});
     for (const std::int32_t l : label) CHECK((l >= 0 && l < 4));
-    CHECK(test::contains(test::message_of([&] { of("[data]\nformat = 'segmentation'\nsegmentation.size = [4, 6]\n"); }),
-                         "data.segmentation.size has 2 extents"));
+    CHECK(test::contains(test::message_of([&] { of("[data]\nformat = 'segmentation'\nsegmentation.size = [4]\n"); }),
+                         "data.segmentation.size has 1 extents"));
+    CHECK(of("[data]\nformat = 'segmentation'\nsegmentation.size = [4, 6]\nsegmentation.classes = 2\n").sample ==
+          shape{4, 6, 1});
     const data_parts nodes = of("[data]\nformat = 'graph'\n");
     REQUIRE(nodes.graph);
     CHECK(nodes.sample[0] == nodes.graph->rows);

@@ -63,8 +63,8 @@ std::vector<settings_case> all_workloads() {
         {"data.format='graph'\nmodel.kind='gcn'\nmodel.hidden=[3]\ntrain.batch=1\n"},
         {small_digits + "train.activation_memory='compress'\nactivations.rule='fixed'\nactivations.codec='group'\n"},
         {"data.format='mnist'\nmodel.kind='cnn'\nmodel.filters=[2]\n"},
-        {"data.format='table'\ndata.table.columns=['s']\ndata.table.text=['s']\nmodel.kind='cnn'\nmodel.stride=1\n"
-         "model.global_pool=true\n"},
+        {"data.format='table'\ndata.table.columns=['s']\ndata.table.text=['s']\ndata.table.text_length=6\n"
+         "model.kind='cnn'\nmodel.filters=[2]\nmodel.kernel=3\nmodel.stride=1\nmodel.global_pool=true\n"},
         {small_digits + "[[phases]]\nepochs=[0, 1]\n"},
         {"train.loss_scale=8\n", with_loss_scale},
         {"", with_loss_scale}};

@@ -43,7 +43,7 @@ struct table_config {
         table("leave_out", leave_out);
         table("statistics_of", statistics.same);
         table("statistics_near", statistics.near);
-        table("statistics_radius", statistics.radius, from_to(0, 1e9));
+        table("statistics_radius", statistics.radius, from_to(0, 1e6));
         table("target", target);
         table("task", task,
               {{"of_column", table_task::of_column},
