@@ -32,10 +32,10 @@
 #include <cairn/nn/pool.hpp>
 #include <cairn/nn/positional_embedding.hpp>
 #include <cairn/nn/relative_attention.hpp>
-#include <cairn/nn/stream_memory.hpp>
 #include <cairn/nn/saved_tensors.hpp>
 #include <cairn/nn/sequential.hpp>
 #include <cairn/nn/softmax.hpp>
+#include <cairn/nn/stream_memory.hpp>
 
 #include <cairn/models/autoencoder.hpp>
 #include <cairn/models/cosmoflow.hpp>

@@ -138,22 +138,14 @@ default_values defaults_on_the_page() {
 
 // Not compared: defaults that the page gives in words, as they depend on workload or machine; settings without a
 // default; and those that other functions read than those above: of benchmarks/train.cpp, and of ADMM's first weights.
-const std::set<std::string> not_compared{"admm.mu",
-                                         "data.folder.resize",
-                                         "data.path",
-                                         "loss.kind",
-                                         "model.ffn_dim",
-                                         "data.name",
-                                         "train.log_every",
-                                         "state.every",
-                                         "data.format",
-                                         "phases.1.epochs",
-                                         "model.kind",
-                                         "parallel.transport",
-                                         "train.device",
-                                         "train.matmul_precision",
-                                         "train.precision",
-                                         "admm.init",
+const std::set<std::string> not_compared{"admm.mu",         "data.folder.resize",
+                                         "data.path",       "loss.kind",
+                                         "model.ffn_dim",   "data.name",
+                                         "train.log_every", "state.every",
+                                         "data.format",     "phases.1.epochs",
+                                         "model.kind",      "parallel.transport",
+                                         "train.device",    "train.matmul_precision",
+                                         "train.precision", "admm.init",
                                          "admm.init_scale"};
 
 }  // namespace

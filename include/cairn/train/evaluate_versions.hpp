@@ -2,13 +2,12 @@
 // train --evaluate A B …: figures of the test set by saved versions of one network, and by the mean of their
 // predictions (mean_prediction.hpp).
 
-#include <cairn/train/evaluate.hpp>
 #include <cairn/train/mean_prediction.hpp>
-#include <cairn/train/predictions.hpp>
 #include <cairn/train/read_versions.hpp>
 #include <cairn/train/run_messages.hpp>
 #include <cairn/train/run_parts.hpp>
 #include <cairn/train/shared_kernels.hpp>
+#include <cairn/train/test_set.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -67,9 +66,7 @@ nlohmann::json evaluate_versions(run_parts<D, T>& run) {
     run_progress progress;
     version_reader<D, T> reader(run, progress);
     const auto test = [&](auto&& change) {
-        return detail::figures_of(
-            run, evaluate(run.update.algorithm->stages(), run.update.algorithm->goal(), *run.batches.tests.back(),
-                          run.model.over, run.mesh.axes.pipeline, change, run.streams.test.get()));
+        return detail::figures_of(run, pass_over_tests(run, *run.batches.tests.back(), change));
     };
     std::optional<prediction_file> file = predictions_of(run);
     const auto note = [&](const tensor<float, D>& y, const batch& b) {

@@ -10,11 +10,9 @@
 #include <cairn/device/autotune.hpp>
 #include <cairn/perf/machine.hpp>
 #include <cairn/perf/rapl.hpp>
-#include <cairn/train/evaluate.hpp>
 #include <cairn/train/first_lines.hpp>
 #include <cairn/train/launches.hpp>
 #include <cairn/train/metrics_log.hpp>
-#include <cairn/train/predictions.hpp>
 #include <cairn/train/process.hpp>
 #include <cairn/train/progress.hpp>
 #include <cairn/train/report.hpp>
@@ -22,6 +20,7 @@
 #include <cairn/train/run_versions.hpp>
 #include <cairn/train/shared_kernels.hpp>
 #include <cairn/train/step_terms.hpp>
+#include <cairn/train/test_set.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -299,51 +298,15 @@ private:
         require(unreadable.empty(), unreadable);
     }
 
-    template <class Change>
-    evaluation test_pass(Change&& change) {
-        return evaluate(algorithm_.stages(), algorithm_.goal(), *run_.batches.test(), run_.model.over,
-                        run_.mesh.axes.pipeline, change, run_.streams.test.get());
-    }
-    // Of the mean of the weights.
-    evaluation test_pass_of_mean() {
-        const averaged_weights<D> while_tested(*run_.update.average);
-        run_.average_buffers();
-        return test_pass(unchanged_outputs{});
-    }
-
     // Returns, on all ranks alike, why some rank cannot read its part of the test set; "" where all can.
     std::string test() {
         const std::int64_t step = algorithm_.steps();
-        run_.average_buffers();
-        run_.batches.test()->reset_stats();
-        evaluation sums = algorithm_.goal().start(), of_mean = algorithm_.goal().start();
-        std::optional<prediction_file> file;
-        if (step == run_.batches.last_step) file = predictions_of(run_);
-        const auto noted = [&](tensor<float, D> y, const batch& b) {
-            if (file) file->add(y.on_host(memory_category::workspace), b);
-            return y;
-        };
-        std::string mine;
-        try {
-            sums = test_pass(noted);
-            if (run_.update.average) of_mean = test_pass_of_mean();
-        } catch (const error& e) {
-            if (run_.world.size() > run_.mesh.axes.data) throw;  // ranks that share the model wait in it
-            mine = e.what();
-        }
-        const std::vector<std::string> all = all_gather_text(run_.world, mine);
-        for (std::size_t r = 0; r < all.size(); ++r)
-            if (!all[r].empty()) return concat(all.size() > 1 ? concat("rank ", r, ": ") : "", all[r]);
+        test_outcome found = test_run(run_);
+        if (!found.unreadable.empty()) return found.unreadable;
         if (const auto skipped = run_.batches.test()->stats().skipped; skipped > 0)
             line_.print(concat(skipped, " corrupt test samples were left out"));
-        if (file) file->write(run_.world, run_.task.data.test);
-        if (run_.replicas.ranks)
-            for (evaluation* part : {&sums, &of_mean}) add_over_ranks(run_.replicas.ranks->everyone, *part);
-        outcome_.test = std::move(sums);
-        outcome_.metrics = algorithm_.goal().metrics(outcome_.test);
-        if (run_.update.average)
-            for (const auto& [figure, value] : algorithm_.goal().metrics(of_mean))
-                outcome_.metrics.emplace_back("ema_" + figure, value);
+        outcome_.test = std::move(found.sums);
+        outcome_.metrics = std::move(found.metrics);
         last_tested_ = step;
         nlohmann::json entry{{"step", step}, {"test_loss", outcome_.test.loss()}};
         for (const auto& [figure, value] : outcome_.metrics) entry["test_" + figure] = value;
