@@ -31,7 +31,7 @@ struct test_outcome {
 /// Collective: tests the run. The predictions that it is asked for are those of its last step.
 template <Device D, class T>
 test_outcome test_run(run_parts<D, T>& run) {
-    const auto& algorithm = *run.update.algorithm;
+    auto& algorithm = *run.update.algorithm;
     run.average_buffers();
     run.batches.test()->reset_stats();
     evaluation sums = algorithm.goal().start(), of_mean = algorithm.goal().start();
