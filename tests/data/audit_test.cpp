@@ -31,7 +31,7 @@ struct made_table {
             const double a = random.normal(0), b = random.normal(1), y = a + 2 * random.normal(2);
             const int label = y > 0;
             text += concat('\n', a, ',', b, ',', random.below(3, 9) ? "left" : "right", ",p", from % 60, ',', from / 4,
-                           ',', classes ? concat('k', label) : shortest_digits(y));
+                           ',', classes ? concat('k', label) : text_of(y));
             for (const auto& [name, make] : more) text += ',' + make(from, y, label);
         }
         return parse_csv(text + '\n', "t.csv");
@@ -54,7 +54,7 @@ std::string leaks_of(const made_table& made, const table_config& config) {
     return text;
 }
 
-std::string number(double v) { return shortest_digits(v); }
+std::string number(double v) { return text_of(v); }
 
 }  // namespace
 
