@@ -1,7 +1,7 @@
 // Optimizers with curvature on inputs that they seldom meet (odd_inputs.hpp), and K-FAC that goes on with other rules.
 
-#include "sanitized.hpp"
 #include "train/odd_inputs.hpp"
+#include "sanitized.hpp"
 
 namespace cairn {
 
