@@ -33,7 +33,7 @@ std::string workload_of(const std::filesystem::path& file, const std::string& ta
 }  // namespace
 
 TEST_CASE("predictions: a row a test sample, of which the run's figures follow", "[session]") {
-    const temporary_folder folder;
+    const ::temporary_folder folder;
     write(folder / "t.csv", rows_of_table());
     for (const std::string target : {"kind", "size"}) {
         const std::string text = workload_of(folder / "t.csv", target);
@@ -91,7 +91,7 @@ TEST_CASE("predictions: a row a test sample, of which the run's figures follow",
 }
 
 TEST_CASE("a state knows what the data taught: other rows do not go on with it", "[session]") {
-    const temporary_folder folder;
+    const ::temporary_folder folder;
     write(folder / "t.csv", rows_of_table());
     const std::string text = workload_of(folder / "t.csv", "kind");
     train(1, {.out = folder / "run", .resume = {}, .max_steps = 3}, {}, text);
