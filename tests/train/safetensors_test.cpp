@@ -21,7 +21,7 @@ void put_bytes(const std::filesystem::path& path, const std::vector<std::uint8_t
 }  // namespace
 
 TEST_CASE("safetensors: a file made by hand is read", "[safetensors]") {
-    const temporary_folder folder;
+    const ::temporary_folder folder;
     put_bytes(folder / "x", small_safetensors());
     const safetensors_file file(folder / "x");
     const auto& h = file.header();
@@ -34,7 +34,7 @@ TEST_CASE("safetensors: a file made by hand is read", "[safetensors]") {
 }
 
 TEST_CASE("safetensors: what is written is the format, and is read back", "[safetensors]") {
-    const temporary_folder folder;
+    const ::temporary_folder folder;
     const auto bytes_of = [](const safetensors_entry& e) {
         return std::vector<std::byte>(e.end - e.begin, static_cast<std::byte>(e.name[0]));
     };
@@ -107,7 +107,7 @@ TEST_CASE("safetensors: hostile headers are refused, naming file and tensor", "[
 }
 
 TEST_CASE("safetensors: lengths beyond the file or the limit are refused before they are believed", "[safetensors]") {
-    const temporary_folder folder;
+    const ::temporary_folder folder;
     const auto refusal = [&](std::uint64_t length, std::size_t bytes) {
         std::vector<std::uint8_t> file(bytes, ' ');
         if (bytes >= sizeof length) std::memcpy(file.data(), &length, sizeof length);
