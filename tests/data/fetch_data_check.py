@@ -20,6 +20,7 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "benchmarks" / "fetch_dat
 loader = importlib.machinery.SourceFileLoader("fetch_data", str(SCRIPT))
 fetch_data = importlib.util.module_from_spec(importlib.util.spec_from_loader("fetch_data", loader))
 sys.dont_write_bytecode = True
+sys.path.insert(0, str(SCRIPT.parent))
 loader.exec_module(fetch_data)
 
 FILES = {}
