@@ -116,7 +116,8 @@ private:
         if (H5Tget_class(type.get()) != H5T_VLEN ||
             H5Sget_simple_extent_npoints(space.get()) != static_cast<hssize_t>(rank))
             return names;
-        std::vector<hvl_t> scales(rank);
+        struct scale_list : hvl_t {};  // HDF5's has no name, which a vector in nvcc 13.0 needs
+        std::vector<scale_list> scales(rank);
         if (H5Aread(list.get(), references.get(), scales.data()) < 0) return names;
         for (std::size_t axis = 0; axis < rank; ++axis) {
             if (scales[axis].len == 0) continue;

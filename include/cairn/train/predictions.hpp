@@ -16,10 +16,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cairn {
 
@@ -49,14 +49,15 @@ public:
         std::string mine, all = head() + '\n';
         for (const auto& [sample, row] : rows_)
             mine += concat(sample, '\t', quoted_cell(data.sample_name(sample)), row, '\n');
-        std::map<index_t, std::string> lines;
+        std::vector<std::pair<index_t, std::string>> lines;
         for (const std::string& text : all_gather_text(world, mine))
             for (std::size_t at = 0; at < text.size();) {
                 const std::size_t tab = text.find('\t', at), end = text.find('\n', tab);
-                lines[std::stoll(text.substr(at, tab - at))] = text.substr(tab + 1, end - tab);
+                lines.emplace_back(std::stoll(text.substr(at, tab - at)), text.substr(tab + 1, end - tab));
                 at = end + 1;
             }
         if (world.rank() != 0) return;
+        std::ranges::sort(lines);
         for (const auto& [sample, line] : lines) all += line;
         write_atomically(path_, all);
     }
@@ -103,7 +104,7 @@ private:
 
     std::filesystem::path path_;
     target_info info_;
-    std::map<index_t, std::string> rows_;  // by sample, without its name
+    std::vector<std::pair<index_t, std::string>> rows_;  // sample, row without its name
 };
 
 /// The file that the run is asked for, if it is. Throws where its ranks share the network or a sample is no row.

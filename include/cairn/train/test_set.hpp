@@ -53,16 +53,19 @@ test_outcome test_run(run_parts<D, T>& run) {
         mine = e.what();
     }
     const std::vector<std::string> all = all_gather_text(run.world, mine);
-    for (std::size_t r = 0; r < all.size(); ++r)
-        if (!all[r].empty()) return {.unreadable = concat(all.size() > 1 ? concat("rank ", r, ": ") : "", all[r])};
+    test_outcome out;
+    for (std::size_t r = 0; r < all.size() && out.unreadable.empty(); ++r)
+        if (!all[r].empty()) out.unreadable = concat(all.size() > 1 ? concat("rank ", r, ": ") : "", all[r]);
+    if (!out.unreadable.empty()) return out;
     if (file) file->write(run.world, run.task.data.test);
     if (run.replicas.ranks)
         for (evaluation* part : {&sums, &of_mean}) add_over_ranks(run.replicas.ranks->everyone, *part);
-    metric_list metrics = algorithm.goal().metrics(sums);
+    out.metrics = algorithm.goal().metrics(sums);
     if (run.update.average)
         for (const auto& [figure, value] : algorithm.goal().metrics(of_mean))
-            metrics.emplace_back("ema_" + figure, value);
-    return {std::move(sums), std::move(metrics), {}};
+            out.metrics.emplace_back("ema_" + figure, value);
+    out.sums = std::move(sums);
+    return out;
 }
 
 }  // namespace cairn
