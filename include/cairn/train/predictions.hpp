@@ -36,9 +36,9 @@ public:
     void add(const tensor<float>& y, const batch& b) {
         for (index_t i = 0; i < b.count; ++i) {
             const index_t at = i * info_.count();
-            rows_[b.samples[static_cast<std::size_t>(i)]] = info_.kind == target_kind::classes
-                                                                ? classes(b.labels[i], y.data() + at)
-                                                                : values(b.targets.data() + at, y.data() + at);
+            rows_.emplace_back(b.samples[static_cast<std::size_t>(i)],
+                               info_.kind == target_kind::classes ? classes(b.labels[i], y.data() + at)
+                                                                  : values(b.targets.data() + at, y.data() + at));
         }
     }
 
