@@ -10,6 +10,7 @@
 #include <cairn/core/for_each.hpp>
 #include <cairn/core/parameter.hpp>
 #include <cairn/core/phantom_rank.hpp>
+#include <cairn/device/cpu/widen.hpp>
 
 #include <array>
 
