@@ -135,27 +135,24 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
     app.add_flag("--fresh-statistics", options.fresh_statistics,
                  "of --evaluate: with batch norm's statistics of an epoch of training samples, not those saved")
         ->needs(asks_to_evaluate);
-    CLI::Option* const asks_for_predictions = app.add_option(
-        "--predictions", options.predictions, "the last test's prediction of each test sample goes into this CSV file");
     CLI::Option* const timed = app.add_flag("--throughput", throughput, "train on generated data and print samples/s")
-                                   ->excludes(asks_to_evaluate, asks_for_predictions);
+                                   ->excludes(asks_to_evaluate);
     app.add_option("--kernels", options.kernels, "of --throughput: seconds of each kernel and shape, as JSON")
         ->needs(timed);
     app.add_flag("--profile", profile, "the same, with a table of the layers, or of a pipeline's stages")
-        ->excludes(asks_to_evaluate, asks_for_predictions);
+        ->excludes(asks_to_evaluate);
     CLI::Option* const asks_for_plan =
         app.add_flag("--plan", plan, "print mesh, stages, bytes of each rank and predicted bubble; train nothing")
-            ->excludes(asks_for_predictions)
             ->excludes("--throughput", "--profile", "--resume", "--evaluate");
     app.add_flag("--audit-data", audits,
                  "look for what the training and the test part share, and for columns that give the target away; train "
                  "nothing")
-        ->excludes(asks_for_plan, asks_for_predictions)
+        ->excludes(asks_for_plan)
         ->excludes("--throughput", "--profile", "--resume", "--evaluate", "--from", "--init", "--out");
     CLI::Option* const asks_to_simulate =
         app.add_option("--simulate", machine_file,
                        "train (3 steps, or --steps), or time steps, on a machine described by this TOML file")
-            ->excludes(asks_for_plan, asks_for_predictions)
+            ->excludes(asks_for_plan)
             ->excludes("--profile", "--resume", "--kernels", "--evaluate");
     app.add_option("--samples", asked.samples,
                    "of --simulate: samples of the training set, to tell what the whole training takes")
@@ -173,7 +170,7 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         ->check(CLI::NonNegativeNumber);
     CLI::Option* const asks_to_tune =
         app.add_option("--tune", tuning.goal, "find the settings that need least time or energy, or the front of both")
-            ->excludes(asks_for_plan, asks_for_predictions)
+            ->excludes(asks_for_plan)
             ->excludes("--profile", "--resume", "--kernels", "--samples", "--p-state", "--evaluate")
             ->check(CLI::IsMember({"time", "energy", "pareto"}));
     app.add_option("--search", tuning.search, "of --tune: how (default: model)")
@@ -196,6 +193,9 @@ int run(int argc, char** argv, cairn::any_communicator world, int local_rank, in
         ->take_all();
     app.add_option("--report", tuning.report, "of --tune: all configurations that were tried go into this JSON file")
         ->needs(asks_to_tune);
+    app.add_option("--predictions", options.predictions,
+                   "the last test's prediction of each test sample goes into this CSV file")
+        ->excludes("--throughput", "--profile", "--plan", "--audit-data", "--simulate", "--tune");
     app.add_option("--ranks", ranks, "of --plan, --simulate and --tune, without mpirun: so many ranks (default: 1)");
     int status = 0;
     bool reads = true;

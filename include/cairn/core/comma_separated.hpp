@@ -6,7 +6,6 @@
 #include <cairn/core/shape.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,8 +39,9 @@ inline std::string take_quoted_cell(std::string_view& text, index_t& line) {
 inline std::string quoted_cell(std::string text) {
     for (char& c : text)
         if (c == '\n' || c == '\r') c = ' ';
+    const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
     const bool plain = text.find_first_of(",\"") == std::string::npos;
-    if (plain && (text.empty() || (!std::isspace(text.front()) && !std::isspace(text.back())))) return text;
+    if (plain && (text.empty() || (!is_blank(text.front()) && !is_blank(text.back())))) return text;
     std::string quoted = "\"";
     for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
     return quoted + '"';

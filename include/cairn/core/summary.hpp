@@ -17,6 +17,13 @@ inline double median(std::vector<double> values) {
     return values.size() % 2 ? *middle : (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
+/// The value below which the share q of sorted values lies, linear between two of them (R's type 7, NumPy's default).
+inline double quantile(std::span<const double> sorted, double q) {
+    const double at = q * static_cast<double>(sorted.size() - 1);
+    const auto below = static_cast<std::size_t>(at), above = std::min(below + 1, sorted.size() - 1);
+    return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
 /// Means of ten consecutive parts of a series of at least ten values, of all values where there are fewer. Their median
 /// passes over a single disturbance, as that of the values does, and does not pass over one that comes back in every
 /// tenth, which the median of the values does where fewer than half of them are hit.

@@ -9,6 +9,7 @@
 
 #include <cairn/core/error.hpp>
 #include <cairn/core/shape.hpp>
+#include <cairn/core/summary.hpp>
 
 #include <algorithm>
 #include <array>
@@ -101,14 +102,6 @@ private:
     int axes_;
 };
 
-/// The value at `share` of the sorted values, interpolated between ranks.
-inline double percentile(std::vector<double> values, double share) {
-    std::ranges::sort(values);
-    const double rank = share * static_cast<double>(values.size() - 1);
-    const auto below = static_cast<std::size_t>(rank), above = std::min(below + 1, values.size() - 1);
-    return values[below] + (rank - static_cast<double>(below)) * (values[above] - values[below]);
-}
-
 }  // namespace detail
 
 /// See the top of the file. Sets of a grid of one to three axes, row-major; spacing: of voxels along each axis; empty:
@@ -157,7 +150,8 @@ inline std::optional<double> surface_distance(std::span<const std::uint8_t> a, s
         from.each_of_surface([&](index_t voxel, const auto&) {
             distances.push_back(std::sqrt(squares[static_cast<std::size_t>(voxel)]));
         });
-        return detail::percentile(std::move(distances), share);
+        std::ranges::sort(distances);
+        return quantile(distances, share);
     };
     return std::max(directed(first, second), directed(second, first));
 }

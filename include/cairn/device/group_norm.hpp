@@ -1,6 +1,6 @@
 #pragma once
 // Steps of group normalisation between those of batch normalisation, which run on one sample each (nn/group_norm.hpp):
-// one text for the kernels of all devices. Each index is a pair of sample and group, or a channel, or a position.
+// one text for the kernels of all devices. Each index is a pair of sample and group, or a position.
 
 #include <cairn/core/host_device.hpp>
 #include <cairn/core/parameter.hpp>
@@ -79,20 +79,6 @@ struct group_norm_gradient {
             dx[at] =
                 static_cast<T>(invstd[k] * (gamma[c] * static_cast<S>(dy[at]) - of_shift[k] - normal * of_scale[k]));
         }
-    }
-};
-
-/// The sums of all samples of a channel.
-template <class S>
-struct sum_over_samples {
-    index_t samples, channels;
-    const S* sums;  // (samples, channels)
-    S* total;
-
-    CAIRN_HD void operator()(index_t c) const {
-        double sum = 0;
-        for (index_t n = 0; n < samples; ++n) sum += static_cast<double>(sums[n * channels + c]);
-        total[c] = static_cast<S>(sum);
     }
 };
 

@@ -9,6 +9,7 @@
 #include <cairn/core/compiled.hpp>
 #include <cairn/core/for_each.hpp>
 #include <cairn/device/cpu/batch_norm.hpp>
+#include <cairn/device/cpu/reduce.hpp>
 #include <cairn/device/group_norm.hpp>
 #include <cairn/nn/layer.hpp>
 #include <cairn/nn/norm_curvature.hpp>
@@ -84,8 +85,7 @@ public:
                                 x.data() + n * each, mean + n * g.channels, invstd + n * g.channels,
                                 sums.data() + n * g.channels, sums.data() + all + n * g.channels);
             for (const index_t k : {0, 1})
-                run(g.channels,
-                    sum_over_samples<S>{g.samples, g.channels, sums.data() + k * all, totals.data() + k * g.channels});
+                column_sums(D{}, g.samples, g.channels, sums.data() + k * all, totals.data() + k * g.channels, false);
         }
         announce_rows(p.curvature, dy, g, sums);
         tensor<T, D> dx;

@@ -106,8 +106,6 @@ private:
 
     void open() {
         const bool resuming = !run_.task.options.resume.empty();
-        require(run_.batches.test() || run_.task.options.predictions.empty(),
-                "--predictions: there is no test; set train.test_every above 0, or take data that have a test part");
         predictions_of(run_);  // refused now rather than after the last step
         if (run_.is_root()) open_directory(resuming);
         if (saves_states()) versions_.emplace(run_, directory(), log_.progress());

@@ -10,9 +10,20 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 namespace cairn {
+
+/// softmax of a row of outputs, on the host.
+inline std::vector<double> class_probabilities(const float* row, index_t classes) {
+    const double most = static_cast<double>(*std::max_element(row, row + classes));
+    std::vector<double> all;
+    for (index_t k = 0; k < classes; ++k) all.push_back(std::exp(static_cast<double>(row[k]) - most));
+    const double sum = std::accumulate(all.begin(), all.end(), 0.0);
+    for (double& p : all) p /= sum;
+    return all;
+}
 
 /// See the top of the file. It keeps one prediction of all samples on the host, in float.
 class mean_prediction {
@@ -60,13 +71,9 @@ private:
     }
     static void to_probabilities(tensor<float>& y) {
         const index_t classes = y.extent(-1);
-        for (float* row = y.data(); row != y.data() + y.size(); row += classes) {
-            const double most = static_cast<double>(*std::max_element(row, row + classes));
-            double sum = 0;
-            for (index_t k = 0; k < classes; ++k) sum += std::exp(static_cast<double>(row[k]) - most);
-            for (index_t k = 0; k < classes; ++k)
-                row[k] = static_cast<float>(std::exp(static_cast<double>(row[k]) - most) / sum);
-        }
+        for (float* row = y.data(); row != y.data() + y.size(); row += classes)
+            std::ranges::transform(class_probabilities(row, classes), row,
+                                   [](double p) { return static_cast<float>(p); });
     }
 
     averaged_outputs what_;

@@ -11,6 +11,7 @@
 #include <cairn/core/comma_separated.hpp>
 #include <cairn/core/interval.hpp>
 #include <cairn/data/batch.hpp>
+#include <cairn/train/mean_prediction.hpp>
 #include <cairn/train/run_parts.hpp>
 
 #include <algorithm>
@@ -74,15 +75,11 @@ private:
     }
 
     std::string classes(std::int32_t label, const float* scores) const {
-        const auto n = info_.count();
-        const float* const most = std::max_element(scores, scores + n);
-        const auto power = [&](index_t k) { return std::exp(static_cast<double>(scores[k] - *most)); };
-        double sum = 0;
-        for (index_t k = 0; k < n; ++k) sum += power(k);
+        const std::ptrdiff_t guess = std::max_element(scores, scores + info_.count()) - scores;
         std::string row;
-        for (const std::ptrdiff_t k : {std::ptrdiff_t{label}, most - scores})
+        for (const std::ptrdiff_t k : {std::ptrdiff_t{label}, guess})
             row += ',' + quoted_cell(info_.names[static_cast<std::size_t>(k)]);
-        for (index_t k = 0; k < n; ++k) row += ',' + text_of(power(k) / sum);
+        for (const double p : class_probabilities(scores, info_.count())) row += ',' + text_of(p);
         return row;
     }
 
@@ -112,6 +109,8 @@ template <Device D, class T>
 std::optional<prediction_file> predictions_of(const run_parts<D, T>& run) {
     const std::filesystem::path& path = run.task.options.predictions;
     if (path.empty()) return std::nullopt;
+    require(run.batches.test() != nullptr,
+            "--predictions: there is no test; set train.test_every above 0, or take data that have a test part");
     require(run.world.size() == run.mesh.axes.data, "--predictions: the ranks share the network; evaluate the run's ",
             "state by one rank, or by ranks that each have it whole: train --evaluate RUN --predictions ",
             path.string());

@@ -10,6 +10,7 @@
 // and, where training cells are missing, one more input: 1 at a missing cell, whose other inputs are 0.
 
 #include <cairn/core/interval.hpp>
+#include <cairn/core/summary.hpp>
 #include <cairn/data/csv.hpp>
 
 #include <algorithm>
@@ -66,17 +67,6 @@ inline double cell_number(const csv_column& column, index_t row, bool logarithm)
             " has no logarithm; take the column out of data.table.logarithms");
     return std::log(v);
 }
-
-namespace detail {
-
-/// The value below which the share q of sorted values lies, linear between two of them (R's type 7, NumPy's default).
-inline double quantile(std::span<const double> sorted, double q) {
-    const double at = q * static_cast<double>(sorted.size() - 1);
-    const auto below = static_cast<std::size_t>(at), above = std::min(below + 1, sorted.size() - 1);
-    return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
-}
-
-}  // namespace detail
 
 /// Mean and deviation of values; {mean, 0} where all are equal.
 struct mean_and_deviation {
@@ -218,7 +208,7 @@ private:
         if (!choices.piecewise || all.deviation == 0) return;
         std::ranges::sort(values);
         for (index_t t = 0; t <= choices.bins; ++t) {
-            const double edge = detail::quantile(values, static_cast<double>(t) / static_cast<double>(choices.bins));
+            const double edge = quantile(values, static_cast<double>(t) / static_cast<double>(choices.bins));
             if (edges_.empty() || edge > edges_.back()) edges_.push_back(edge);  // equal values make fewer bins
         }
     }
